@@ -1,0 +1,57 @@
+# Everything needs only Python 3.11+, make and git. The virtual environment is made on first use.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench fuzz clean
+
+help:  ## show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/pip:
+	@command -v $(PYTHON) >/dev/null || { echo "make: no '$(PYTHON)' found; install Python 3.11 or newer, or say make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: Python 3.11 or newer is needed; say make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Creating $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/base: pyproject.toml constraints.txt | $(VENV)/pip
+	@echo "Installing mcp-envelope (a few seconds) ..."
+	@$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/pip
+	@echo "Installing the test tools (about half a minute) ..."
+	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/base
+
+$(VENV)/bench: pyproject.toml constraints.txt | $(VENV)/dev
+	@echo "Installing what the benchmarks are compared with (about half a minute) ..."
+	@$(PIP) install -c constraints.txt -e '.[bench]'
+	@touch $@
+
+demo: $(VENV)/base  ## seal a bundled sample and show it before and after
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/dev  ## run the tests
+	@$(BIN)/python -m pytest -n auto
+
+check: $(VENV)/dev  ## formatting, lint and types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: $(VENV)/dev  ## put the code in the house's form
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/bench  ## speed and memory, as ratios of runs made side by side
+	@$(BIN)/python benchmarks/run.py
+
+fuzz: $(VENV)/dev  ## the promises over many more examples (FUZZ_EXAMPLES=20000)
+	@$(BIN)/python fuzz/run.py
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
