@@ -1,0 +1,79 @@
+"""Prints the tables of docs/meters.md: how far each token meter is from o200k, and what each meter costs.
+
+    python benchmarks/meters_table.py            # print
+    python benchmarks/meters_table.py --check    # and exit 1 if the estimate breaks its bounds
+
+Needs the dev extra, and pip's network on the first run. The texts are the held-out ones: nothing in them
+was used to fit the estimate.
+"""
+
+import argparse
+import sys
+from timeit import repeat
+
+import corpora
+import msgspec
+
+from mcp_envelope.meters import METERS, meter
+
+WINDOW = 4_000
+MOST_OVER, MOST_UNDER = 0.15, -0.05
+
+
+def windows(text: bytes) -> list[bytes]:
+    parts = [text[i : i + WINDOW].decode("utf-8", "ignore").encode() for i in range(0, len(text), WINDOW)]
+    return parts[:-1] or parts
+
+
+def accuracy() -> list[str]:
+    """Prints one row per text; returns the required texts that break the bounds."""
+    exact, estimate, chars4 = meter("exact"), meter("estimate"), meter("chars4")
+    broken = []
+    print("| text | chars / token | estimate | its 4 KB windows, 5 %–95 % | chars4 | bytes / 4 |")
+    print("|---|--:|--:|--:|--:|--:|")
+    for name, text in corpora.held_out().items():
+        tokens = exact.count(text)
+        error = estimate.count(text) / tokens - 1
+        each = sorted(estimate.count(part) / exact.count(part) - 1 for part in windows(text))
+        low, high = each[len(each) // 20], each[-1 - len(each) // 20]
+        required = name in corpora.REQUIRED
+        if required and not MOST_UNDER <= error <= MOST_OVER:
+            broken.append(name)
+        label = f"**{name}**" if required else name
+        print(
+            f"| {label} | {len(text.decode()) / tokens:.2f} | {error:+.1%} | {low:+.0%} … {high:+.0%} "
+            f"| {chars4.count(text) / tokens - 1:+.0%} | {len(text) / 4 / tokens - 1:+.0%} |"
+        )
+    return broken
+
+
+def speed() -> None:
+    """Prints each meter's time as a multiple of encoding a JSON text of the same size."""
+    print("\n| JSON text | " + " | ".join(METERS) + " |\n|---|" + "--:|" * len(METERS))
+    records = corpora.Maker(held=True).batch(300)
+    for kilobytes in (2, 8, 64):
+        n = 1
+        while len(msgspec.json.encode(records[:n])) < 1024 * kilobytes:
+            n += 1
+        part = records[:n]
+        text = msgspec.json.encode(part)
+        calls = [(lambda: msgspec.json.encode(part)), *((lambda m=meter(name): m.count(text)) for name in METERS)]
+        base, *times = [min(repeat(call, number=200, repeat=15)) for call in calls]
+        print(f"| {kilobytes} KB | " + " | ".join(f"{time / base:.2g} ×" for time in times) + " |")
+        micros = ", ".join(f"{name} {time / 200 * 1e6:.1f} µs" for name, time in zip(METERS, times, strict=True))
+        print(f"{kilobytes} KB: encode {base / 200 * 1e6:.1f} µs, {micros}", file=sys.stderr)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--check", action="store_true", help="exit 1 if a bold text is out of bounds")
+    check = parser.parse_args().check
+    broken = accuracy()
+    speed()
+    if broken:
+        print(f"out of bounds: {', '.join(broken)}", file=sys.stderr)
+    return 1 if check and broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""A list of content blocks cut to a room in bytes.
+
+Strategy: every block says how large it is, how small it can become, and fits itself into its share. Text is
+cut by lines, or as JSON where it is JSON; links stay; an image, a sound or a blob is kept whole or replaced by
+a line that says what was there. When there are too many blocks, the first ones stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Final
+
+import msgspec
+
+from .fitting import Cut, Fitter, share
+from .jsontree import Buffer, Node, encode
+from .text import Ends, FittedText, fit_text
+
+TEXT_OPEN: Final = b'{"type":"text","text":'
+TEXT_CLOSE: Final = b"}"
+# Room for the mark at the seam and a little of the text itself.
+_TEXT_FLOOR: Final = 96
+_TRIES: Final = 8
+
+
+def text_block(text: str) -> bytes:
+    return b"%b%b%b" % (TEXT_OPEN, encode(text), TEXT_CLOSE)
+
+
+class TextBlock:
+    """A block with text in it, its own or that of an embedded resource; what surrounds the text stays."""
+
+    def __init__(self, before: bytes, string: Buffer, after: bytes, path: str, ends: Ends = "head") -> None:
+        self.before = before
+        self.after = after
+        self.path = path
+        self.node = Node(string)
+        self.size = len(before) + len(string) + len(after)
+        self._ends = ends
+        self._text: bytes | None = None
+        self._fitter: Fitter | None = None
+
+    @property
+    def least(self) -> int:
+        return min(self.size, len(self.before) + len(self.after) + _TEXT_FLOOR)
+
+    def inner(self) -> Node | None:
+        return self.node.inner()
+
+    def fit(self, room: int, cuts: list[Cut]) -> bytes | None:
+        if self.size <= room:
+            return b"%b%b%b" % (self.before, self.node.raw, self.after)
+        room -= len(self.before) + len(self.after)
+        string = self._fit_json(room, cuts) if self.inner() else self._fit_plain(room, cuts)
+        return None if string is None else b"%b%b%b" % (self.before, string, self.after)
+
+    def _fit_json(self, room: int, cuts: list[Cut]) -> bytes | None:
+        if self._fitter is None:
+            self._fitter = Fitter(self.node, base=self.path)
+        fitted = self._fitter.fit(room)
+        if fitted is None:
+            # JSON that cannot be cut is left out as a whole: half a document would be none.
+            note = encode(f"[JSON of {self.node.size} bytes left out]")
+            if len(note) > room:
+                return None
+            cuts.append(Cut(self.path, "bytes", 0, self.node.size, 0))
+            return note
+        cuts.extend(fitted.cuts)
+        return fitted.json
+
+    def _fit_plain(self, room: int, cuts: list[Cut]) -> bytes | None:
+        if self._text is None:
+            self._text = self.node.text().encode()
+        inside = (room - 2) * len(self._text) // self.node.size
+        for _ in range(_TRIES):
+            fitted = fit_text(self._text, inside, self._ends)
+            if fitted is None:
+                return None
+            string = encode(fitted.text.decode())
+            if len(string) <= room:
+                cuts.append(_cut_of(fitted, self.path))
+                return string
+            inside = min(inside * room // len(string), inside - 1)
+        return None
+
+
+class OpaqueBlock:
+    """A block that is kept whole or replaced by a line that says what was there."""
+
+    def __init__(self, raw: Buffer, path: str) -> None:
+        self.raw = raw
+        self.path = path
+        self.size = len(raw)
+
+    @cached_property
+    def _stub(self) -> bytes:
+        return text_block(f"[{_label(self.raw).described()} left out, {self.size} bytes]")
+
+    @property
+    def least(self) -> int:
+        return self.size if self.size <= _TEXT_FLOOR else min(self.size, len(self._stub))
+
+    def fit(self, room: int, cuts: list[Cut]) -> bytes | None:
+        if self.size <= room:
+            return bytes(self.raw)
+        cuts.append(Cut(self.path, "bytes", 0, self.size, 0))
+        return self._stub if len(self._stub) <= room else None
+
+
+Block = TextBlock | OpaqueBlock
+
+
+def read_blocks(raws: Sequence[Buffer], ends: Ends = "head") -> list[Block]:
+    """Each block as the kind that knows how to cut it; the paths are those of the whole result."""
+    return [_block(raw, f"/content/{index}", ends) for index, raw in enumerate(raws)]
+
+
+def _block(raw: Buffer, path: str, ends: Ends) -> Block:
+    label = _label(raw)
+    if label.type == "text" and (split := _split(raw, "text")):
+        return TextBlock(*split, f"{path}/text", ends)
+    if label.type == "resource" and (around := _split(raw, "resource")):
+        before, resource, after = around
+        if inside := _split(resource, "text"):
+            return TextBlock(before + inside[0], inside[1], inside[2] + after, f"{path}/resource/text", ends)
+    return OpaqueBlock(raw, path)
+
+
+class _Label(msgspec.Struct, rename="camel"):
+    """What a block says of itself; its data is skipped, not decoded."""
+
+    type: Any = None
+    mime_type: Any = None
+    name: Any = None
+    uri: Any = None
+    resource: Any = None
+
+    def described(self) -> str:
+        inside = self.resource if isinstance(self.resource, _Label) else self
+        kind = inside.mime_type or self.type or "block"
+        return f"{str(kind)[:60]} {str(inside.name or inside.uri or '')[:80]}".strip()
+
+
+class _Embedding(_Label, rename="camel"):
+    resource: _Label | None = None
+
+
+def _label(raw: Buffer) -> _Label:
+    try:
+        return msgspec.json.decode(raw, type=_Embedding)
+    except (msgspec.MsgspecError, RecursionError):
+        return _Label()
+
+
+def _split(raw: Buffer, key: str) -> tuple[bytes, Buffer, bytes] | None:
+    """An object taken apart around one member: the bytes before its value, the value, the bytes after."""
+    if memoryview(raw)[0] != ord("{"):
+        return None
+    pairs = [(member.key, b"%b:" % member.raw_key, member.value) for member in Node(raw).members()]
+    at = next((index for index, pair in enumerate(pairs) if pair[0] == key), None)
+    if at is None or memoryview(pairs[at][2])[0] not in b'"{':
+        return None
+    before = b"".join([b"%b%b," % (name, value) for _, name, value in pairs[:at]])
+    after = b"".join([b",%b%b" % (name, value) for _, name, value in pairs[at + 1 :]])
+    return b"{%b%b" % (before, pairs[at][1]), pairs[at][2], b"%b}" % after
+
+
+def fit_blocks(blocks: Sequence[Block], room: int, cuts: list[Cut]) -> list[bytes] | None:
+    """The blocks in at most `room` bytes, commas included; the cuts are added to `cuts`."""
+    room -= 1 + len(blocks)
+    sizes = [block.size for block in blocks]
+    if sum(sizes) <= room:
+        return [bytes(part) for block in blocks if (part := block.fit(block.size, cuts)) is not None]
+    floors = [block.least for block in blocks]
+    kept = max(1, sum(1 for below in accumulate(floors) if below <= room))
+    chosen, sizes, floors = blocks[:kept], sizes[:kept], floors[:kept]
+    shares = share(sizes, floors, room)
+    if shares is None:
+        return None
+    # A block that is whole or nothing has no use for half of its size: the others take it.
+    settled = [
+        floor if isinstance(block, OpaqueBlock) and granted < size else size
+        for block, size, floor, granted in zip(chosen, sizes, floors, shares, strict=True)
+    ]
+    shares = share(settled, [min(a, b) for a, b in zip(floors, settled, strict=True)], room) or shares
+    parts: list[bytes] = []
+    slack = 0
+    for block, granted in zip(chosen, shares, strict=True):
+        part = block.fit(granted + slack, cuts)
+        if part is None:
+            return None
+        slack += granted - len(part)
+        parts.append(part)
+    if kept < len(blocks):
+        cuts.append(Cut("/content", "blocks", kept, len(blocks), kept))
+    return parts
+
+
+def _cut_of(fitted: FittedText, path: str) -> Cut:
+    return Cut(path, "characters", fitted.kept, fitted.total, fitted.offset)

@@ -1,0 +1,151 @@
+"""Our own shape: in place, and weightless until it has something to say.
+
+Strategy: one reserved property, `_envelope`, joins an object as its last member; where the payload is not an
+object the same facts follow as a short text. The notice comes in three lengths, because under a tight budget
+the payload should get most of the room; each length still says that something was cut and how to get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ..facts import Facts
+from ..fitting import Cut
+from ..jsontree import encode
+
+ENVELOPE_KEY: Final = "_envelope"
+META_KEY: Final = "io.github.mcp-envelope/notice"
+READ_TOOL: Final = "envelope_read"
+
+# How much a notice says: everything, the essentials, the least.
+LENGTHS: Final = (0, 1, 2)
+_LISTED: Final = (8, 2, 0)
+_TOLD: Final = (3, 1, 0)
+_CLIP: Final = (100_000, 120, 60)
+
+
+def notice(facts: Facts, length: int) -> dict[str, Any]:
+    """The value of `_envelope`; empty when there is nothing to say."""
+    said: dict[str, Any] = {}
+    clip = _CLIP[length]
+    if facts.cuts:
+        said["truncated"] = True
+        said["note"] = sentence(facts, length)
+        if listed := _dropped(facts.cuts, _LISTED[length]):
+            said["dropped"] = listed
+    if facts.error is not None:
+        error = facts.error
+        said["error"] = {"code": error.code, "message": _clipped(error.message, clip)}
+        if error.hint and length < 2:
+            said["error"]["hint"] = _clipped(error.hint, clip)
+        if error.details and length < 1:
+            said["error"]["details"] = error.details
+    if facts.handle is not None and (facts.cuts or facts.error is not None):
+        said["handle"] = facts.handle
+    if facts.hint and facts.cuts and length < 2:
+        said["hint"] = _clipped(facts.hint, clip)
+    if facts.warnings:
+        said["warnings"] = _warnings(facts.warnings, length)
+    if length == 0:
+        said.update(facts.extras)
+    return said
+
+
+def sentence(facts: Facts, length: int = 0) -> str:
+    """What was left out, counted, and the way back."""
+    cuts = sorted(facts.cuts, key=lambda cut: -cut.dropped)
+    if length == 2:
+        return _way_back(facts, None)
+    told = cuts[: _TOLD[length]]
+    shown = "; ".join(_told(cut) for cut in told)
+    more = len(cuts) - len(told)
+    if more:
+        shown += f"; and {more} more cut{'s' if more > 1 else ''}"
+    return f"{shown[:1].upper()}{shown[1:]}. {_way_back(facts, told[0])}"
+
+
+def _told(cut: Cut) -> str:
+    where = f" at {cut.path}" if cut.path else ""
+    if cut.kind == "bytes":
+        return f"left out {cut.total} bytes{where}"
+    return f"showing {cut.kept} of {cut.total} {cut.kind}{where}"
+
+
+def _way_back(facts: Facts, cut: Cut | None) -> str:
+    if facts.handle is None:
+        return "The rest was not kept: ask for less, or for a larger budget."
+    if cut is None:
+        return f"Cut to fit. Read on with {READ_TOOL}."
+    path = f", path={_quoted(cut.path)}" if cut.path else ""
+    offset = f", offset={cut.offset}" if cut.offset else ""
+    return f"Read on: {READ_TOOL}(handle={_quoted(facts.handle)}{path}{offset})."
+
+
+def _quoted(text: str) -> str:
+    return encode(text).decode()
+
+
+def _dropped(cuts: Sequence[Cut], most: int) -> list[dict[str, Any]]:
+    largest = sorted(cuts, key=lambda cut: -cut.dropped)[:most]
+    return [_dropped_entry(cut) for cut in largest]
+
+
+def _dropped_entry(cut: Cut) -> dict[str, Any]:
+    entry: dict[str, Any] = {"path": cut.path, "kept": cut.kept, "total": cut.total}
+    if cut.kind != "items":
+        entry["unit"] = cut.kind
+    return entry
+
+
+def _warnings(warnings: Sequence[str], length: int) -> list[str]:
+    most = (20, 2, 1)[length]
+    said = [_clipped(warning, _CLIP[length]) for warning in warnings[:most]]
+    if len(warnings) > most:
+        said[-1] += f" (and {len(warnings) - most} more)"
+    return said
+
+
+def _clipped(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def join(body: bytes, said: dict[str, Any]) -> bytes:
+    """An object and its notice, as the object's last member."""
+    if not said:
+        return body
+    comma = b"" if body == b"{}" else b","
+    return b'%b%b"%b":%b}' % (body[:-1], comma, ENVELOPE_KEY.encode(), encode(said))
+
+
+def part(sealed: bytes) -> bytes:
+    """The object without its notice: the inverse of `join`."""
+    start = sealed.rfind(b'"%b":{' % ENVELOPE_KEY.encode())
+    return sealed if start < 0 else b"%b}" % sealed[:start].removesuffix(b",")
+
+
+def text_note(facts: Facts, length: int) -> str:
+    """The notice as words, for a payload that has no place for a property."""
+    lines: list[str] = []
+    if facts.error is not None:
+        lines.append(f"{facts.error.code}: {_clipped(facts.error.message, _CLIP[length])}")
+    if facts.cuts:
+        lines.append(sentence(facts, length))
+        if facts.handle is not None and length == 2:
+            lines.append(f"handle: {facts.handle}")
+    elif facts.error is not None and facts.handle is not None:
+        lines.append(f"Read it: {READ_TOOL}(handle={_quoted(facts.handle)}).")
+    if facts.hint and facts.cuts and length < 2:
+        lines.append(_clipped(facts.hint, _CLIP[length]))
+    lines += (
+        [f"Warning: {warning}" for warning in _warnings(facts.warnings, length)] if facts.warnings else []
+    )
+    if length == 0:
+        lines += [f"{key}: {encode(value).decode()}" for key, value in facts.extras.items()]
+    return "\n".join(lines)
+
+
+def meta(facts: Facts) -> dict[str, Any] | None:
+    """The same facts for machines, in the result's `_meta`."""
+    said = notice(facts, 0)
+    return {META_KEY: said} if said else None

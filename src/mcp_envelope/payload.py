@@ -1,0 +1,160 @@
+"""What a tool returned, in the two forms that the rest of the house works with.
+
+Strategy: everything becomes a JSON document or a list of content blocks, as bytes, once. Python values are
+encoded by msgspec (pydantic models by themselves); a dictionary is encoded member by member, which costs the
+same and saves taking it apart again. Bytes are taken as JSON, a string as text, a list as content blocks only
+if each of its items is one beyond doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final, Literal
+
+import msgspec
+
+from .jsontree import Buffer, JSONError, Node, from_members, parse
+
+As = Literal["auto", "json", "text", "blocks"]
+
+# The fields that make a dictionary a content block of that type.
+_BLOCK_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource_link": ("uri", "name"),
+    "resource": ("resource",),
+}
+
+
+class PayloadError(ValueError):
+    """The payload cannot be put on the wire. Says what is wrong and what would work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Either a document (`node`), or content blocks, each as its JSON bytes, or plain text.
+
+    `source` is the document's own spelling, if it came as bytes."""
+
+    node: Node | None = None
+    blocks: tuple[Buffer, ...] | None = None
+    text: bytes | None = None
+    source: bytes | None = None
+
+    def original(self) -> bytes:
+        """The document as it came, its whitespace included."""
+        assert self.node is not None
+        return bytes(self.node.raw) if self.source is None else self.source
+
+    @property
+    def size(self) -> int:
+        """Bytes, before any cut."""
+        if self.node is not None:
+            return self.node.size
+        return len(self.text) if self.text is not None else sum(map(len, self.blocks or ()))
+
+
+def read_payload(value: Any, read_as: As = "auto") -> Payload:
+    if read_as == "text" or (read_as == "auto" and isinstance(value, str)):
+        return Payload(text=_text(value))
+    if read_as == "blocks" or (read_as == "auto" and _is_content(value)):
+        return Payload(blocks=tuple(_block(block) for block in _each(value)))
+    if isinstance(value, bytes | bytearray | memoryview | msgspec.Raw):
+        source = bytes(value)
+        return Payload(node=parse(source), source=source)
+    if isinstance(value, str):
+        source = _text(value)
+        return Payload(node=parse(source), source=source)
+    return Payload(node=_document(value))
+
+
+def _document(value: Any) -> Node:
+    if type(value) is dict and all(type(key) is str for key in value):
+        return from_members({key: to_json(member) for key, member in value.items()})
+    return parse(to_json(value))
+
+
+def to_json(value: Any) -> bytes:
+    """A Python value as JSON; PayloadError names what cannot be one."""
+    try:
+        return _ENCODER.encode(value)
+    except RecursionError:
+        raise PayloadError("the payload contains itself or is nested too deeply to be sent") from None
+    except UnicodeEncodeError as error:
+        raise PayloadError(
+            f"the payload holds a lone surrogate (half a character) at position {error.start} of a text; "
+            "replace it, for example with text.encode('utf-8', 'replace').decode()"
+        ) from None
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise PayloadError(f"the payload cannot be written as JSON: {error}") from None
+
+
+def _foreign(value: Any) -> Any:
+    """Types that msgspec does not know: by what they can do, so that none of their libraries is imported."""
+    if hasattr(value, "model_dump_json"):
+        return msgspec.Raw(value.model_dump_json(by_alias=True).encode())
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, range | Sequence) or hasattr(value, "__next__"):
+        return list(value)
+    raise TypeError(
+        f"{type(value).__qualname__} has no JSON form; return a dict, list, dataclass, pydantic or attrs model"
+    )
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_foreign)
+
+
+def _text(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        value = bytes(value)
+        try:
+            value.decode()
+        except UnicodeDecodeError as error:
+            raise JSONError("invalid UTF-8", value, error.start) from None
+        return bytes(value)
+    try:
+        return str(value).encode()
+    except UnicodeEncodeError as error:
+        raise PayloadError(
+            f"the text holds a lone surrogate (half a character) at position {error.start}; "
+            "replace it, for example with text.encode('utf-8', 'replace').decode()"
+        ) from None
+
+
+def _is_content(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) > 0 and all(_is_block(item) for item in value)
+
+
+def _is_block(item: Any) -> bool:
+    if isinstance(item, Mapping):
+        fields = _BLOCK_FIELDS.get(str(item.get("type")), ("",))
+        return all(field in item for field in fields)
+    kind = getattr(item, "type", None)
+    return isinstance(kind, str) and kind in _BLOCK_FIELDS and hasattr(item, "model_dump_json")
+
+
+def _each(value: Any) -> Sequence[Any]:
+    if isinstance(value, bytes | bytearray | memoryview | str):
+        node = parse(value.encode() if isinstance(value, str) else bytes(value))
+        if node.kind == "array":
+            return node.all_items()
+    elif isinstance(value, list | tuple):
+        return value
+    raise PayloadError("content blocks come as a list of objects with a `type`")
+
+
+def _block(block: Any) -> Buffer:
+    if isinstance(block, bytes | msgspec.Raw):
+        return block
+    if hasattr(block, "model_dump_json"):
+        # The wire form has no nulls for what is absent.
+        return bytes(block.model_dump_json(by_alias=True, exclude_none=True), "utf-8")
+    return to_json(block)
