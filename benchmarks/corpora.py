@@ -1,8 +1,10 @@
 """Named texts to fit and to judge the `estimate` meter, in two sets that share nothing.
 
 Each set has its own packages, standard-library modules, vocabulary, seeds and record shapes. Real text comes
-from the running Python and from source archives that pip downloads into `benchmarks/.cache` (never committed).
-Everything else is generated. `offline=True` leaves out what needs the network.
+from the running Python and from source archives that pip downloads into `benchmarks/.cache` (never
+committed). Everything else is generated. `offline=True` leaves out what needs the network.
+
+    python -m benchmarks.corpora    # list the texts
 """
 
 import ast
@@ -18,7 +20,7 @@ import sysconfig
 import tarfile
 import uuid
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -76,7 +78,9 @@ def unpacked(requirement: str) -> dict[str, bytes]:
     """Every text-like file of an archive, by path."""
     ends = (".py", ".rs", ".rst", ".md", ".txt", ".po", ".html", ".js")
     with archive(requirement) as tar:
-        files = ((item.name, tar.extractfile(item)) for item in tar if item.name.endswith(ends) and item.isfile())
+        files = (
+            (item.name, tar.extractfile(item)) for item in tar if item.name.endswith(ends) and item.isfile()
+        )
         return {name: file.read(4_000_000) for name, file in files if file}
 
 
@@ -100,11 +104,11 @@ def take(texts: tuple[str, ...] | list[str], size: int = SIZE, most: int = 8_000
 
 def translations(language: str, *requirements: str) -> str:
     """The translated sentences of some packages' .po files."""
-    out = []
+    out: list[str] = []
     pattern = rf"/locale/{language}/LC_MESSAGES/\w+\.po$"
     for text in (text for requirement in requirements for text in members(requirement, pattern)):
-        for block in re.findall(r'^msgstr(?:\[\d\])? ((?:".*"\n)+)', text, re.MULTILINE)[1:]:
-            out.append("".join(ast.literal_eval(line) for line in block.splitlines()))
+        blocks = re.findall(r'^msgstr(?:\[\d\])? ((?:".*"\n)+)', text, re.MULTILINE)[1:]
+        out.extend("".join(map(ast.literal_eval, block.splitlines())) for block in blocks)
     return take([text for text in out if text])
 
 
@@ -125,6 +129,11 @@ def stdlib(part: int) -> tuple[str, ...]:
     return tuple(found)
 
 
+def topics() -> list[str]:
+    """The language reference that Python's `help` shows."""
+    return list(pydoc_data.topics.topics.values())
+
+
 @cache
 def docstrings(part: int) -> str:
     """The prose of the standard library's docstrings, from one half of the modules."""
@@ -141,10 +150,10 @@ class Maker:
     def __init__(self, held: bool) -> None:
         self.held = held
         self.r = random.Random(977 if held else 31)
-        prose = docstrings(1) if held else "".join(pydoc_data.topics.topics.values())
+        prose = docstrings(1) if held else "".join(topics())
         self.prose = re.sub(r"\s+", " ", prose)
-        self.words = sorted({w for w in re.findall(r"\b[a-z]{3,12}\b", self.prose)})
-        self.names = sorted({w for w in re.findall(r"\b[A-Z][a-z]{3,9}\b", self.prose)})
+        self.words: list[str] = sorted(set(re.findall(r"\b[a-z]{3,12}\b", self.prose)))
+        self.names: list[str] = sorted(set(re.findall(r"\b[A-Z][a-z]{3,9}\b", self.prose)))
 
     def word(self) -> str:
         return self.r.choice(self.words)
@@ -172,7 +181,9 @@ class Maker:
         r = self.r
         day = f"{r.randint(1990, 2029)}-{r.randint(1, 12):02}-{r.randint(1, 28):02}"
         clock = f"{r.randrange(24):02}:{r.randrange(60):02}:{r.randrange(60):02}"
-        return r.choice((day, f"{day}T{clock}Z", f"{day}T{clock}.{r.randrange(1000):03}+00:00", f"{day} {clock}"))
+        return r.choice(
+            (day, f"{day}T{clock}Z", f"{day}T{clock}.{r.randrange(1000):03}+00:00", f"{day} {clock}")
+        )
 
     def uuid(self) -> str:
         return str(uuid.UUID(int=self.r.getrandbits(128), version=4))
@@ -187,11 +198,17 @@ class Maker:
         r = self.r
         host = r.choice((f"api.{self.word()}.com", f"www.{self.word()}{self.word()}.org", "github.com"))
         path = "/".join(r.choice((self.ident(2), self.ident(0), str(r.randrange(10**6)))) for _ in range(3))
-        return f"https://{host}/{path}" + r.choice(("", "", f"?{self.word()}={r.randrange(999)}&page=2", ".html"))
+        return f"https://{host}/{path}" + r.choice(
+            ("", "", f"?{self.word()}={r.randrange(999)}&page=2", ".html")
+        )
 
     def path(self) -> str:
         folders = "/".join(self.ident() for _ in range(self.r.randint(1, 5)))
-        return self.r.choice(("/usr/lib/", "src/", "./", "C:\\")) + folders + self.r.choice((".py", ".rs", ".json", ""))
+        return (
+            self.r.choice(("/usr/lib/", "src/", "./", "C:\\"))
+            + folders
+            + self.r.choice((".py", ".rs", ".json", ""))
+        )
 
     def rand(self, alphabet: str, n: int) -> str:
         return "".join(self.r.choices(alphabet, k=n))
@@ -244,7 +261,9 @@ class Maker:
                 "state": r.choice(("open", "closed")),
                 "html_url": f"https://github.com/{self.word()}/{self.word()}/issues/{r.randrange(20_000)}",
                 "user": {"login": login, "type": "User", "site_admin": False},
-                "labels": [{"name": self.word(), "color": self.rand("0123456789abcdef", 6)} for _ in range(2)],
+                "labels": [
+                    {"name": self.word(), "color": self.rand("0123456789abcdef", 6)} for _ in range(2)
+                ],
                 "comments": r.randrange(40),
                 "created_at": self.stamp(),
                 "body": self.sentence(80, 400),
@@ -252,24 +271,31 @@ class Maker:
             yield {
                 "orderId": f"ORD-{r.randrange(10**7):07}",
                 "customer": {"name": self.person(), "email": f"{login}@example.com", "vip": r.random() < 0.2},
-                "items": [
-                    {"sku": self.rand(string.ascii_uppercase, 3) + str(r.randrange(10**4)), "qty": r.randint(1, 9),
-                     "unitPrice": round(r.uniform(1, 900), 2), "currency": "EUR"}
-                    for _ in range(r.randint(1, 4))
-                ],
+                "items": [self.item() for _ in range(r.randint(1, 4))],
                 "shippedAt": r.choice((None, self.stamp())),
-            }  # fmt: skip
+            }
+            pod = f"{self.rand('0123456789abcdef', 9)}-{self.rand('bcdfghjklmnpqrstvwxz', 5)}"
             yield {
                 "apiVersion": "v1",
                 "kind": "Pod",
                 "metadata": {
-                    "name": f"{self.word()}-{self.rand('0123456789abcdef', 9)}-{self.rand('bcdfghjklmnpqrstvwxz', 5)}",
+                    "name": f"{self.word()}-{pod}",
                     "namespace": self.word(),
                     "uid": self.uuid(),
                     "creationTimestamp": self.stamp(),
                 },
-                "status": {"phase": "Running", "podIP": f"10.{r.randrange(256)}.{r.randrange(256)}.7", "ready": True},
+                "status": {
+                    "phase": "Running",
+                    "podIP": f"10.{r.randrange(256)}.{r.randrange(256)}.7",
+                    "ready": True,
+                },
             }
+
+    def item(self) -> object:
+        r = self.r
+        sku = self.rand(string.ascii_uppercase, 3) + str(r.randrange(10**4))
+        price = round(r.uniform(1, 900), 2)
+        return {"sku": sku, "qty": r.randint(1, 9), "unitPrice": price, "currency": "EUR"}
 
     def records(self) -> Iterator[object]:
         return self.issue_records() if self.held else self.api_records()
@@ -301,17 +327,26 @@ class Maker:
         scale = 10 ** self.r.uniform(0 if digits else 2, 4 if digits else 10)
         return [round(self.r.gauss(0, scale), digits) for _ in range(self.r.randint(5, 60))]
 
+    def rows(self, digits: int | None) -> str:
+        return dump(self.row(digits), self.r.choice((None, None, 2)))
+
+    def nested(self) -> object:
+        value = self.numbers()
+        for _ in range(self.r.randrange(4)):
+            value = self.r.choice(([value], {self.ident(): value}))
+        return value
+
     def csv(self) -> Iterator[str]:
         r = self.r
         while True:
             if self.held:
                 yield "order_id,date,customer,amount,qty,lat,lon,status\n"
                 for i in range(200):
-                    yield (
-                        f"{10_000 + i},{r.randint(2015, 2026)}-{r.randint(1, 12):02}-{r.randint(1, 28):02},"
-                        f"{self.person()},{r.uniform(1, 5000):.2f},{r.randrange(50)},{r.uniform(-90, 90):.5f},"
-                        f"{r.uniform(-180, 180):.5f},{r.choice(('paid', 'pending', 'refunded'))}\n"
-                    )
+                    day = f"{r.randint(2015, 2026)}-{r.randint(1, 12):02}-{r.randint(1, 28):02}"
+                    amount, place = f"{r.uniform(1, 5000):.2f}", f"{r.uniform(-90, 90):.5f}"
+                    status = r.choice(("paid", "pending", "refunded"))
+                    yield f"{10_000 + i},{day},{self.person()},{amount},{r.randrange(50)},"
+                    yield f"{place},{r.uniform(-180, 180):.5f},{status}\n"
             else:
                 kinds = [
                     r.choice((self.number, self.number, self.word, self.stamp, lambda: r.randrange(10**6)))
@@ -327,33 +362,34 @@ class Maker:
         level = r.choice(("INFO", "DEBUG", "WARN", "ERROR"))
         if self.held:
             ip = ".".join(str(r.randrange(256)) for _ in range(4))
-            return (
-                f'{ip} - - [{r.randint(1, 28):02}/Mar/2026:{r.randrange(24):02}:{r.randrange(60):02}:07 +0000] '
-                f'"GET /{self.ident(2)}/{r.randrange(9999)} HTTP/1.1" {r.choice((200, 304, 404, 500))} '
-                f'{r.randrange(90_000)} "-" "Mozilla/5.0 (X11; Linux x86_64) Firefox/{r.randint(90, 140)}.0"'
-            )
-        return r.choice(
-            (
-                f"{self.stamp()} {level:5} [{self.ident(2)}-{r.randrange(30)}] {self.ident(1)}: {self.sentence(20, 90)}",
-                f"[{self.stamp()}] {level} {self.word()}={r.randrange(9999)} {self.ident()}={self.uuid()}",
-                f'time="{self.stamp()}" level={level.lower()} msg="{self.sentence(20, 60)}" took={self.number()}ms',
-                f"  File \"{self.path()}\", line {r.randrange(3000)}, in {self.ident(0)}",
-                f"    at com.{self.word()}.{self.ident(1)}({self.ident(1)}.java:{r.randrange(900)})",
-            )
+            clock = f"{r.randint(1, 28):02}/Mar/2026:{r.randrange(24):02}:{r.randrange(60):02}:07 +0000"
+            answer = f"{r.choice((200, 304, 404, 500))} {r.randrange(90_000)}"
+            browser = f"Mozilla/5.0 (X11; Linux x86_64) Firefox/{r.randint(90, 140)}.0"
+            page = f"/{self.ident(2)}/{r.randrange(9999)}"
+            return f'{ip} - - [{clock}] "GET {page} HTTP/1.1" {answer} "-" "{browser}"'
+        says, when, took = self.sentence(20, 90), self.stamp(), self.number()
+        lines = (
+            f"{when} {level:5} [{self.ident(2)}-{r.randrange(30)}] {self.ident(1)}: {says}",
+            f"[{when}] {level} {self.word()}={r.randrange(9999)} {self.ident()}={self.uuid()}",
+            f'time="{when}" level={level.lower()} msg="{says}" took={took}ms',
+            f'  File "{self.path()}", line {r.randrange(3000)}, in {self.ident(0)}',
+            f"    at com.{self.word()}.{self.ident(1)}({self.ident(1)}.java:{r.randrange(900)})",
         )
+        return r.choice(lines)
 
     def sql(self) -> str:
-        r, i = self.r, lambda: self.ident(0)
+        r = self.r
+        a, b, c, d, e, f = (self.ident(0) for _ in range(6))
         if self.held:
             return (
-                f"INSERT INTO {i()} ({i()}, {i()}, {i()}) VALUES ({r.randrange(9999)}, '{self.person()}', "
+                f"INSERT INTO {a} ({b}, {c}, {d}) VALUES ({r.randrange(9999)}, '{self.person()}', "
                 f"'{self.stamp()}'), ({r.randrange(9999)}, '{self.sentence(10, 50)}', NULL);"
             )
-        a, b = i(), i()
         return (
-            f"SELECT {a}.{i()}, COUNT(*) AS {i()}\n  FROM {a}\n  LEFT JOIN {b} ON {b}.{i()} = {a}.id\n"
-            f" WHERE {a}.{i()} > {r.randrange(10**5)} AND {b}.{i()} LIKE '%{self.word()}%'\n GROUP BY 1 LIMIT 50;\n"
-            f"CREATE TABLE {i()} (\n  id BIGINT PRIMARY KEY,\n  {i()} VARCHAR(255) NOT NULL,\n  {i()} TIMESTAMP\n);"
+            f"SELECT {a}.{c}, COUNT(*) AS {d}\n  FROM {a}\n  LEFT JOIN {b} ON {b}.{e} = {a}.id\n"
+            f" WHERE {a}.{f} > {r.randrange(10**5)} AND {b}.{d} LIKE '%{self.word()}%'\n"
+            f" GROUP BY 1 LIMIT 50;\nCREATE TABLE {e} (\n  id BIGINT PRIMARY KEY,\n"
+            f"  {c} VARCHAR(255) NOT NULL,\n  {f} TIMESTAMP\n);"
         )
 
     def html(self) -> str:
@@ -364,7 +400,8 @@ class Maker:
                 f'<td><a href="/{w()}/{w()}?{w()}=1">{self.sentence(10, 40)}</a></td></tr>\n'
             )
         return (
-            f'  <div class="{self.ident(2)} {self.ident(2)}" id="{self.ident()}">\n    <h2>{self.sentence(8, 40)}</h2>\n'
+            f'  <div class="{self.ident(2)} {self.ident(2)}" id="{self.ident()}">\n'
+            f"    <h2>{self.sentence(8, 40)}</h2>\n"
             f'    <p>{self.sentence(40, 200)} <a href="{self.url()}" target="_blank">{w()}</a></p>\n'
             f'    <img src="/static/{w()}.png" alt="{w()} {w()}" width="{self.r.randrange(900)}">\n  </div>\n'
         )
@@ -380,12 +417,28 @@ class Maker:
     def runs(self, marks: str) -> str:
         return self.r.choice(marks) * self.r.randint(5, 300) + self.r.choice("\n ;")
 
+    def syllables(self) -> str:
+        pairs = [
+            self.r.choice("bcdfghjklmnpqrstvwxz") + self.r.choice("aeiou")
+            for _ in range(self.r.randint(2, 9))
+        ]
+        word = "".join(pairs) if self.held or self.r.random() < 0.7 else self.rand("aeiou", 6)
+        return self.r.choice((word, word, word.capitalize(), word.upper()))
+
+    def tree(self) -> str:
+        if self.held:
+            return "│   " * self.r.randrange(4) + self.r.choice(("├── ", "└── ")) + self.ident(0) + ".py"
+        edges = "".join(self.r.choice("─━┌┐└┘├┤┬┴┼║═╔╗█▒•→") * self.r.randint(1, 30) for _ in range(3))
+        return edges + "│ " * self.r.randrange(5) + self.r.choice(("├─ ", "└─ ", "╰── ", "▶ ")) + self.ident()
+
     def emoji(self) -> str:
         faces = [chr(c) for c in (range(0x1F600, 0x1F640) if self.held else range(0x1F300, 0x1F5FF))]
         return self.r.choice(faces) * self.r.choice((1, 1, 2)) + self.r.choice(("", " ", f" {self.word()} "))
 
     def blanks(self) -> str:
-        return self.r.choice((" ", "\n", "\t", "\r\n", "    ")) * self.r.randint(1, 40) + self.r.choice(("", "x", "{"))
+        return self.r.choice((" ", "\n", "\t", "\r\n", "    ")) * self.r.randint(1, 40) + self.r.choice(
+            ("", "x", "{")
+        )
 
     def schema(self) -> object:
         keys = [self.ident(0 if self.held else self.r.randrange(3)) for _ in range(self.r.randint(2, 7))]
@@ -415,23 +468,28 @@ def generated(held: bool) -> dict[str, str]:
     m = Maker(held)
     r = m.r
     letters = string.ascii_letters
-    hexes = "0123456789abcdef"
     b64 = base64.urlsafe_b64encode if held else base64.b64encode
     lines = m.csv()
     texts = {
         "JSON records": fill(lambda: dump(m.batch(12))),
         "JSON records, indented": fill(lambda: dump(m.batch(12), 2 if held else r.choice((1, 2, 2, 4)))),
         "JSON numbers": fill(lambda: dump(m.numbers())),
-        "JSON numbers, indented": fill(lambda: dump(m.numbers(), 2)),
+        "JSON numbers, indented": fill(
+            lambda: dump(m.numbers() if held else m.nested(), 2 if held else r.choice((2, 4)))
+        ),
         "JSON schema": fill(lambda: dump([m.schema()], r.choice((None, 2)))),
         "JSON inside JSON": fill(lambda: dump({"content": [{"type": "text", "text": dump(m.batch(6))}]})),
         "indented JSON inside JSON": fill(lambda: dump([{"type": "text", "text": dump(m.batch(6), 2)}])),
-        "prose inside JSON": fill(lambda: dump({"text": "\n\n".join(m.sentence(200, 900) for _ in range(9))})),
+        "prose inside JSON": fill(
+            lambda: dump({"text": "\n\n".join(m.sentence(200, 900) for _ in range(9))})
+        ),
         "CSV": fill(lambda: next(lines), ""),
         "base64": fill(lambda: b64(r.randbytes(3_000 if held else r.randint(100, 2_000))).decode()),
         "hex": fill(lambda: r.randbytes(1_500 if held else r.randint(10, 900)).hex()),
         "hex, capitals": fill(lambda: r.randbytes(r.choice((8, 20, 400))).hex().upper()),
-        "hex dump": fill(lambda: f"{r.getrandbits(32):08x}  {r.randbytes(16).hex(' ' if held else r.choice(' :-'))}"),
+        "hex dump": fill(
+            lambda: f"{r.getrandbits(32):08x}  {r.randbytes(16).hex(' ' if held else r.choice(' :-'))}"
+        ),
         "UUIDs": fill(m.uuid if held else lambda: f'"{m.uuid()}",'),
         "URLs": fill(m.url),
         "paths": fill(m.path),
@@ -448,7 +506,14 @@ def generated(held: bool) -> dict[str, str]:
         "random small letters": fill(lambda: m.rand(letters[:26], 40 if held else r.randint(3, 60)), " "),
         "random capitals": fill(lambda: m.rand(letters[26:], 40 if held else r.randint(3, 60)), " "),
         "random letters": fill(lambda: m.rand(letters, 500 if held else r.randint(3, 600))),
-        "random letters and digits": fill(lambda: m.rand(letters[:26] + string.digits, r.choice((8, 25, 300)))),
+        "random letters and digits": fill(
+            lambda: m.rand(letters[:26] + string.digits, r.choice((8, 25, 300)))
+        ),
+        "random syllables": fill(m.syllables, " "),
+        "small alphabets": fill(lambda: m.rand(m.rand(string.printable[:95], r.randint(2, 6)), 300)),
+        "repeated pairs": fill(lambda: m.rand(string.printable[:95], 2) * r.randint(9, 60)),
+        "binary read as Latin-1": r.randbytes(SIZE // 2).decode("latin-1"),
+        "tree": fill(m.tree),
         "random punctuation": m.rand(string.punctuation + (" " if held else ""), SIZE),
     }
     return texts
@@ -457,13 +522,12 @@ def generated(held: bool) -> dict[str, str]:
 def calibration(offline: bool = False) -> dict[str, bytes]:
     """The texts the weights are fitted on."""
     texts = generated(False)
-    topics = take(list(pydoc_data.topics.topics.values()))
-    texts |= {"English": topics, "docstrings": docstrings(0), "Python": take(stdlib(0))}
+    texts |= {"English": take(topics()), "docstrings": docstrings(0), "Python": take(stdlib(0))}
     m = Maker(False)
     for digits in (None, 1, 2, 4, 6, 17):
-        texts[f"JSON numbers, {digits}"] = fill(lambda d=digits: dump(m.row(d), m.r.choice((None, None, 2))), size=20_000)
+        texts[f"JSON numbers, {digits}"] = fill(partial(m.rows, digits), size=20_000)
     for mark in "-=*#_~.+xXZz0159aAeEtTnqQ \n\t/\\,:é中":
-        texts[f"run of {mark!r}"] = fill(lambda c=mark: m.runs(c), "", 12_000)
+        texts[f"run of {mark!r}"] = fill(partial(m.runs, mark), "", 12_000)
     texts["control characters"] = fill(lambda: m.rand("".join(map(chr, range(128))), 200), size=12_000)
     if not offline:
         django = "django==5.2.19"
@@ -483,7 +547,7 @@ def calibration(offline: bool = False) -> dict[str, bytes]:
             "HTML, templates": take(members(django, r"\.html$")),
         }
         texts |= {name: translations(code, django) for name, code in LANGUAGES.items()}
-        rare = "hy ka bn ta te km vi uk bg cs my ml ne kn mk lt hu is az".split()
+        rare = re.findall(r"\w+", "hy ka bn ta te km vi uk bg cs my ml ne kn mk lt hu is az")
         texts |= {f"language {code}": translations(code, django)[:8_000] for code in rare}
     return {name: text.encode() for name, text in texts.items()}
 
@@ -501,7 +565,9 @@ def held_out(offline: bool = False) -> dict[str, bytes]:
             "Rust": take(members("tokenizers==0.13.3", r"\.rs$")),
             "Chinese": han_lines(members("rqalpha==6.4.2", r"\.(rst|md|py)$")),
             "Chinese, messages": translations("zh_CN", sphinx),
-            "JavaScript, minified": take(members("bokeh==3.9.2", r"bokeh-(widgets|api)\.min\.js$"), most=40_000),
+            "JavaScript, minified": take(
+                members("bokeh==3.9.2", r"bokeh-(widgets|api)\.min\.js$"), most=40_000
+            ),
             "HTML, templates": take(members(sphinx, r"\.html$")),
         }
         texts |= {name: translations(code, sphinx, allauth) for name, code in LANGUAGES.items()}

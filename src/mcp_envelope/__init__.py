@@ -1,13 +1,20 @@
-"""Every MCP tool result in one envelope: it fits the budget, stays valid, and loses nothing."""
+"""Every MCP tool result in one envelope: it fits the budget, stays valid, and loses nothing.
 
-from .budget import Budget
-from .envelope import Report, Sealed, seal
-from .fitting import Cut
-from .jsontree import JSONError
-from .payload import PayloadError
-from .ranking import Key, Ranking, rank
-from .schema import Schema, SchemaError
-from .widening import Widened, widen
+The names load when they are first used, so that a command which needs none of them starts in a blink.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .budget import Budget
+    from .envelope import Report, Sealed, seal
+    from .fitting import Cut
+    from .jsontree import JSONError
+    from .payload import PayloadError
+    from .ranking import Key, Ranking, rank
+    from .schema import Schema, SchemaError
+    from .widening import Widened, widen
 
 __version__ = "0.1.0"
 
@@ -28,3 +35,33 @@ __all__ = [
     "seal",
     "widen",
 ]
+
+_HOMES = {
+    "Budget": "budget",
+    "Cut": "fitting",
+    "JSONError": "jsontree",
+    "Key": "ranking",
+    "PayloadError": "payload",
+    "Ranking": "ranking",
+    "Report": "envelope",
+    "Schema": "schema",
+    "SchemaError": "schema",
+    "Sealed": "envelope",
+    "Widened": "widening",
+    "rank": "ranking",
+    "seal": "envelope",
+    "widen": "widening",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

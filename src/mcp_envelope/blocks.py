@@ -1,8 +1,8 @@
 """A list of content blocks cut to a room in bytes.
 
 Strategy: every block says how large it is, how small it can become, and fits itself into its share. Text is
-cut by lines, or as JSON where it is JSON; links stay; an image, a sound or a blob is kept whole or replaced by
-a line that says what was there. When there are too many blocks, the first ones stay.
+cut by lines, or as JSON where it is JSON; links stay; an image, a sound or a blob is kept whole or replaced
+by a line that says what was there. When there are too many blocks, the first ones stay.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """The one door everything goes through: a payload in, a result that fits out.
 
-Strategy: the payload is read once. If both lanes are within the budget and there is nothing to say, its bytes
-go out as they came. Otherwise each lane is finished on its own: the largest room whose finished text (payload,
-notice, escaping, every block) the meter accepts. A lane's text is what stands on the wire: the JSON of
-`structuredContent`, the JSON of `content`. The structured lane is checked against the schema after the cut; a
-cut that the schema does not take is undone and another one made. What cannot be cut becomes the coded outcome
-RESULT_TOO_LARGE: no structured lane, and as much of the payload as fits in the text.
+Strategy: the payload is read once. If both lanes are within the budget and there is nothing to say, its
+bytes go out as they came. Otherwise each lane is finished on its own: the largest room whose finished text
+(payload, notice, escaping, every block) the meter accepts. A lane's text is what stands on the wire: the JSON
+of `structuredContent`, the JSON of `content`. The structured lane is checked against the schema after the
+cut; a cut that the schema does not take is undone and another one made. What cannot be cut becomes the coded
+outcome RESULT_TOO_LARGE: no structured lane, and as much of the payload as fits in the text.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -35,8 +36,8 @@ PROFILES: Final[tuple[Profile, ...]] = ("minimal", "standard", "debug")
 _REFUSALS: Final = 24
 # Bytes to a token of JSON: where the search starts.
 _TYPICAL_RATE: Final = 3.0
-# The longest handle that is mentioned: the smallest budget must have room for it.
-MAX_HANDLE: Final = 64
+# What a handle may look like: the smallest budget must have room for it, and a call must be able to name it.
+_HANDLE: Final = re.compile(r"[A-Za-z0-9._~-]{1,43}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,16 @@ class Sealed:
     content: bytes
     structured: bytes | None
     is_error: bool
-    cuts: tuple[Cut, ...]
+    content_cuts: tuple[Cut, ...]
+    structured_cuts: tuple[Cut, ...]
     warnings: tuple[str, ...]
     meta: Mapping[str, Any] | None
     report: Report
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """What was left out of the structured lane, or of the text where that lane is whole or absent."""
+        return self.structured_cuts or self.content_cuts
 
     @property
     def truncated(self) -> bool:
@@ -73,7 +80,9 @@ class Sealed:
         parts = [b'"content":%b' % self.content]
         if self.structured is not None:
             # A message is one line on stdio, so what came with line breaks is sent without.
-            body = compact(self.structured) if b"\n" in self.structured else self.structured
+            body = self.structured
+            if b"\n" in body or b"\r" in body:
+                body = compact(body)
             parts.append(b'"structuredContent":%b' % body)
         if self.is_error:
             parts.append(b'"isError":true')
@@ -119,8 +128,8 @@ def seal(
     """
     if budget is None:
         budget = Budget.of(tokens=tokens, max_bytes=max_bytes, meter=meter)
-    if handle is not None and not 0 < len(handle) <= MAX_HANDLE:
-        raise ValueError(f"a handle has 1 to {MAX_HANDLE} characters, got {len(handle)}")
+    if handle is not None and not _HANDLE.fullmatch(handle):
+        raise ValueError(f"a handle has 1 to 43 letters, digits or . _ ~ -, got {handle[:60]!r}")
     if profile not in PROFILES:
         raise ValueError(f"profile is one of {', '.join(PROFILES)}; got {profile!r}")
     said = (*warnings, *([budget.warning] if budget.warning else []))
@@ -141,7 +150,8 @@ def _extras(
     request_id: str | None,
     duration_ms: float | None,
 ) -> dict[str, Any]:
-    extras: dict[str, Any] = {"budget": {"limit": budget.limit, "unit": budget.unit}}
+    # What is used is known at the end; until then the limit keeps its place.
+    extras: dict[str, Any] = {"budget": {"limit": budget.limit, "unit": budget.unit, "used": budget.limit}}
     if tool is not None:
         extras["tool"] = tool
     if request_id is not None:
@@ -240,7 +250,8 @@ class _Sealing:
             content=content.json,
             structured=structured.json if structured else None,
             is_error=self.is_error,
-            cuts=facts.cuts,
+            content_cuts=content.cuts,
+            structured_cuts=structured.cuts if structured else (),
             warnings=facts.warnings,
             meta=native.meta(facts),
             report=report,
@@ -252,17 +263,19 @@ class _Sealing:
             return 0
         if self.budget.unit == "bytes":
             return self.payload.size
-        return max(lane.used, round(self.payload.size * lane.used / max(len(lane.json), 1)))
+        sample = self.payload.sample() if self.facts.error else lane.json
+        return round(self.payload.size * self.budget.meter.count(sample) / max(len(sample), 1))
 
     def _too_large(self) -> Problem:
-        return Problem(
-            code="RESULT_TOO_LARGE",
-            message=f"The result has {self.payload.size} bytes and cannot be cut to the budget"
-            + (" without breaking its output schema." if self.schema is not None else "."),
-            hint="Read it in parts with the handle, ask for less, or for a larger budget."
-            if self.facts.handle
-            else "Ask for less, or for a larger budget.",
-        )
+        message = f"The result has {self.payload.size} bytes and cannot be cut to the budget"
+        if self.schema is not None and self.payload.node is not None and not self.wrap:
+            broken = self.schema.first_error(bytes(self.payload.node.raw))
+            message += " without breaking its output schema"
+            if broken:
+                message += f", to which it does not conform as it is (at {broken[0] or 'its root'})"
+        ask = "ask for less, or for a larger budget."
+        hint = f"Read it in parts with the handle, {ask}" if self.facts.handle else ask.capitalize()
+        return Problem(code="RESULT_TOO_LARGE", message=f"{message}.", hint=hint)
 
     # -- structuredContent ----------------------------------------------------------------------------------
 
@@ -278,7 +291,10 @@ class _Sealing:
             lane = self._search(node.size, lambda room, length: self._finish_document(fitter, room, length))
             if lane is None or self.schema is None or self.schema.is_valid(lane.json):
                 return lane
-            if self.carries_notice and not self.wrap and self.schema.is_valid(native.part(lane.json)):
+            if not lane.cuts and not self.carries_notice:
+                # Whole and unchanged: that it does not conform is the tool's own doing.
+                return lane
+            if self.carries_notice and (not lane.cuts or self.schema.is_valid(native.part(lane.json))):
                 # A closed schema that nobody widened: the notice stays out of this lane.
                 self.carries_notice = False
                 continue
@@ -381,9 +397,27 @@ class _Sealing:
             if size <= limit * 8:
                 lane = attempt(size)
                 if lane is not None and lane.fits(limit):
-                    return lane
-            lane = largest_room(attempt, limit, int(limit * self.rate), size)
+                    return self._stamped(lane)
+            lane = largest_room(attempt, limit, int(min(limit, size) * self.rate), size)
             if lane is not None:
                 self.rate = len(lane.json) / max(lane.used, 1)
-                return lane
+                return self._stamped(lane)
         return None
+
+    def _stamped(self, lane: Lane) -> Lane:
+        """The lane with the figure of what it uses in it, which is part of what it uses."""
+        if not self.facts.extras:
+            return lane
+        limit = b'"used":%d' % self.budget.limit
+        for place in (limit, limit.replace(b'"', b'\\"')):
+            head, found, tail = lane.json.rpartition(place)
+            if not found:
+                continue
+            used = lane.used
+            for _ in range(4):
+                stamp = place.replace(b"%d" % self.budget.limit, b"%d" % used)
+                stamped = self._lane(head + stamp + tail, lane.cuts)
+                if stamped.used == used:
+                    return stamped
+                used = stamped.used
+        return lane

@@ -118,18 +118,11 @@ class Fitter:
             return bytes(spot.node.raw)
         if spot.frozen:
             return None
-        made = len(self._cuts)
         if spot.kind == "array":
-            body = self._fit_array(spot, room, give)
-        elif spot.kind == "object":
-            body = self._fit_object(spot, room, give)
-        elif spot.kind == "string":
-            body = self._fit_string(spot, room, give)
-        else:
-            body = None
-        if body is None:
-            del self._cuts[made:]
-        return body
+            return self._fit_array(spot, room, give)
+        if spot.kind == "object":
+            return self._fit_object(spot, room, give)
+        return self._fit_string(spot, room, give) if spot.kind == "string" else None
 
     # -- lists ----------------------------------------------------------------------------------------------
 
@@ -229,15 +222,17 @@ class Fitter:
         shares = share(sizes, floors, room)
         if shares is None:
             return None
+        made = len(self._cuts)
         parts: list[Buffer] = []
         slack = 0
         for (index, raw), size, granted in zip(children, sizes, shares, strict=True):
             part: Buffer | None = raw
             if size > granted + slack:
                 part = self._fit(spot.child(index), granted + slack, give)
-                if part is None:
-                    return None
-            assert part is not None
+            if part is None:
+                # Another way may be tried next: what was cut for this one does not count.
+                del self._cuts[made:]
+                return None
             slack += granted - len(part)
             parts.append(part)
         return parts

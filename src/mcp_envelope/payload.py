@@ -8,6 +8,7 @@ if each of its items is one beyond doubt.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -18,6 +19,8 @@ import msgspec
 from .jsontree import Buffer, JSONError, Node, from_members, parse
 
 As = Literal["auto", "json", "text", "blocks"]
+
+_SAMPLE: Final = 1 << 14
 
 # The fields that make a dictionary a content block of that type.
 _BLOCK_FIELDS: Final[dict[str, tuple[str, ...]]] = {
@@ -49,6 +52,14 @@ class Payload:
         assert self.node is not None
         return bytes(self.node.raw) if self.source is None else self.source
 
+    def sample(self) -> bytes:
+        """Some of it, to judge the whole by; whole characters only."""
+        if self.node is not None:
+            head = bytes(memoryview(self.node.raw)[:_SAMPLE])
+        else:
+            head = (self.text or b"".join(self.blocks or ()))[:_SAMPLE]
+        return head.decode("utf-8", "ignore").encode()
+
     @property
     def size(self) -> int:
         """Bytes, before any cut."""
@@ -63,7 +74,7 @@ def read_payload(value: Any, read_as: As = "auto") -> Payload:
     if read_as == "blocks" or (read_as == "auto" and _is_content(value)):
         return Payload(blocks=tuple(_block(block) for block in _each(value)))
     if isinstance(value, bytes | bytearray | memoryview | msgspec.Raw):
-        source = bytes(value)
+        source = bytes(value).removeprefix(codecs.BOM_UTF8)
         return Payload(node=parse(source), source=source)
     if isinstance(value, str):
         source = _text(value)
@@ -105,7 +116,8 @@ def _foreign(value: Any) -> Any:
     if isinstance(value, range | Sequence) or hasattr(value, "__next__"):
         return list(value)
     raise TypeError(
-        f"{type(value).__qualname__} has no JSON form; return a dict, list, dataclass, pydantic or attrs model"
+        f"{type(value).__qualname__} has no JSON form; "
+        "return a dict, list, dataclass, pydantic or attrs model"
     )
 
 

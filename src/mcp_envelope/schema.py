@@ -245,7 +245,8 @@ class Node:
         self.other_items: Node | None = None
         self.contains: Node | None = None
         self.unevaluated_items: Node | None = None
-        self.matters = False  # something here or below limits a cut
+        self.matters = False  # something here, at the same spot or below limits a cut
+        self.matters_itself = False  # the same, leaving aside what else applies at this spot
         self._always: tuple[Node, ...] | None = None
 
     def in_place(self) -> Iterator[Node]:
@@ -321,18 +322,18 @@ class Graph:
         key = frozenset(map(id, nodes))
         place = self.places.get(key)
         if place is None:
-            place = Place(self, *_gather(nodes, None, None))
+            place = Place(self, *_gather(nodes, None, None), seeds=tuple(nodes))
             self._keep(key, place)
         return place
 
     def narrowed(self, place: Place, kind: Kind, members: Mapping[str, Buffer] | None) -> Place:
-        nodes, held, frozen = _gather(place.nodes, kind, members)
-        if not frozen and not held and not any(node.matters for node in nodes):
+        nodes, held, frozen = _gather(place.seeds, kind, members)
+        if not frozen and not held and not any(node.matters_itself for node in nodes):
             return FREE
         key = (frozenset(map(id, nodes)), held, frozen)
         found = self.places.get(key)
         if found is None:
-            found = Place(self, nodes, held, frozen, is_narrow=True)
+            found = Place(self, nodes, held, frozen)
             self._keep(key, found)
         return found
 
@@ -459,6 +460,8 @@ class Graph:
             if not node.matters:
                 node.matters = True
                 waiting.extend(users.get(id(node), ()))
+        for node in self.nodes:
+            node.matters_itself = node.limits() or any(child.matters for child in node.below())
 
 
 def _gather(
@@ -614,6 +617,7 @@ class Place:
         "min_length",
         "min_properties",
         "nodes",
+        "seeds",
         "unique",
     )
 
@@ -624,7 +628,7 @@ class Place:
         held: frozenset[str] = frozenset(),
         frozen: bool = False,
         *,
-        is_narrow: bool = False,
+        seeds: tuple[Node, ...] = (),
     ) -> None:
         self._graph = graph
         self.nodes = nodes
@@ -637,7 +641,9 @@ class Place:
         self.min_properties = max((node.min_properties for node in nodes), default=0)
         self._always_required = held.union(*(node.required for node in nodes))
         self._dependent = [pair for node in nodes for pair in node.dependent.items()]
-        self._is_narrow = is_narrow or not any(
+        # Where narrowing starts from; a place that is narrow already has none.
+        self.seeds = seeds
+        self._is_narrow = not seeds or not any(
             node.choices or node.conditions or node.triggered or node.negated for node in nodes
         )
         # Keys that patterns don't touch and that no node names all lead to one and the same place.
@@ -958,7 +964,8 @@ def _compile(document: Mapping[str, Any] | bool) -> jsonschema_rs.Validator:
             # The mask keeps the payload's values out of messages that may be shown or logged.
             return jsonschema_rs.validator_for(body, offline=True, pattern_options=options, mask="the value")
         except jsonschema_rs.ValidationError as error:
-            failure = SchemaError(_shortened(error.message), pointer_of(error.instance_path))
+            culprit = _culprit(error)
+            failure = SchemaError(_shortened(culprit.message), pointer_of(culprit.instance_path))
             if '"regex"' not in error.message:
                 break
         except ValueError as error:

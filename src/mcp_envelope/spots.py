@@ -32,8 +32,20 @@ _BARE_STRING: Final = 5
 
 
 class Spot:
-    __slots__ = ("_children", "_inner", "_least", "_open_place", "_order", "depth", "frozen", "node", "path")
-    __slots__ += ("place", "rankings", "rigid")
+    __slots__ = (
+        "_children",
+        "_inner",
+        "_least",
+        "_open_place",
+        "_order",
+        "depth",
+        "frozen",
+        "node",
+        "path",
+        "place",
+        "rankings",
+        "rigid",
+    )
 
     def __init__(
         self, node: Node, place: Place, path: str, depth: int, rankings: Mapping[str, Ranking]

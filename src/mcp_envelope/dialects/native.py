@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..facts import Facts
+from ..facts import Facts, Problem
 from ..fitting import Cut
 from ..jsontree import encode
 
@@ -18,37 +18,43 @@ ENVELOPE_KEY: Final = "_envelope"
 META_KEY: Final = "io.github.mcp-envelope/notice"
 READ_TOOL: Final = "envelope_read"
 
-# How much a notice says: everything, the essentials, the least.
+# How much a notice says: everything, the essentials, the least. The least is made of our own words alone, so
+# that nobody's long hint or warning can push it over the smallest budget.
 LENGTHS: Final = (0, 1, 2)
 _LISTED: Final = (8, 2, 0)
 _TOLD: Final = (3, 1, 0)
-_CLIP: Final = (100_000, 120, 60)
+_CLIP: Final = (100_000, 120, 0)
 
 
 def notice(facts: Facts, length: int) -> dict[str, Any]:
     """The value of `_envelope`; empty when there is nothing to say."""
     said: dict[str, Any] = {}
-    clip = _CLIP[length]
     if facts.cuts:
         said["truncated"] = True
         said["note"] = sentence(facts, length)
         if listed := _dropped(facts.cuts, _LISTED[length]):
             said["dropped"] = listed
     if facts.error is not None:
-        error = facts.error
-        said["error"] = {"code": error.code, "message": _clipped(error.message, clip)}
-        if error.hint and length < 2:
-            said["error"]["hint"] = _clipped(error.hint, clip)
-        if error.details and length < 1:
-            said["error"]["details"] = error.details
+        said["error"] = _error(facts.error, length)
     if facts.handle is not None and (facts.cuts or facts.error is not None):
         said["handle"] = facts.handle
     if facts.hint and facts.cuts and length < 2:
-        said["hint"] = _clipped(facts.hint, clip)
+        said["hint"] = _clipped(facts.hint, _CLIP[length])
     if facts.warnings:
         said["warnings"] = _warnings(facts.warnings, length)
     if length == 0:
         said.update(facts.extras)
+    return said
+
+
+def _error(error: Problem, length: int) -> dict[str, Any]:
+    if length == 2:
+        return {"code": error.code}
+    said: dict[str, Any] = {"code": error.code, "message": _clipped(error.message, _CLIP[length])}
+    if error.hint:
+        said["hint"] = _clipped(error.hint, _CLIP[length])
+    if error.details and length == 0:
+        said["details"] = error.details
     return said
 
 
@@ -99,7 +105,9 @@ def _dropped_entry(cut: Cut) -> dict[str, Any]:
 
 
 def _warnings(warnings: Sequence[str], length: int) -> list[str]:
-    most = (20, 2, 1)[length]
+    if length == 2:
+        return [f"{len(warnings)}, see _meta"]
+    most = (20, 2)[length]
     said = [_clipped(warning, _CLIP[length]) for warning in warnings[:most]]
     if len(warnings) > most:
         said[-1] += f" (and {len(warnings) - most} more)"
@@ -128,7 +136,8 @@ def text_note(facts: Facts, length: int) -> str:
     """The notice as words, for a payload that has no place for a property."""
     lines: list[str] = []
     if facts.error is not None:
-        lines.append(f"{facts.error.code}: {_clipped(facts.error.message, _CLIP[length])}")
+        message = f": {_clipped(facts.error.message, _CLIP[length])}" if length < 2 else ""
+        lines.append(facts.error.code + message)
     if facts.cuts:
         lines.append(sentence(facts, length))
         if facts.handle is not None and length == 2:

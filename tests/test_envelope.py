@@ -1,0 +1,363 @@
+"""`seal` on the payloads that people really have, and on those that break others."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import json
+import uuid
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import PurePosixPath
+from typing import Any
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+
+from mcp_envelope import JSONError, PayloadError, Schema, SchemaError, seal, widen
+from mcp_envelope.meters import meter
+
+
+def record(n: int) -> dict[str, Any]:
+    return {
+        "id": n,
+        "name": f"record number {n}",
+        "email": f"someone{n}@example.com",
+        "active": n % 3 == 0,
+        "score": n * 7919 % 1000 / 10,
+        "tags": ["alpha", "beta", "gamma"],
+        "address": {"street": f"{n} High Street", "city": "Springfield"},
+    }
+
+
+def structured(sealed: Any) -> Any:
+    assert sealed.structured is not None
+    return json.loads(sealed.structured)
+
+
+def test_uniform_records_use_the_budget() -> None:
+    sealed = seal({"items": [record(n) for n in range(1000)]}, tokens=2000, handle="h" * 22)
+    kept = structured(sealed)["items"]
+    used = meter("estimate").count(msgspec.json.encode(kept))
+    assert used >= 0.9 * 2000
+    assert sealed.cuts[0].path == "/items"
+    assert (sealed.cuts[0].kept, sealed.cuts[0].total) == (len(kept), 1000)
+
+
+def test_three_large_lists_share_the_room() -> None:
+    lists = {name: [record(n) for n in range(500)] for name in ("first", "second", "third")}
+    result = structured(seal(lists, tokens=2000))
+    sizes = [meter("estimate").count(msgspec.json.encode(result[name])) for name in lists]
+    assert min(sizes) >= 0.6 * 2000 / 3
+
+
+def test_lists_in_lists_share_the_room() -> None:
+    sealed = seal({"matrix": [list(range(2000)), list(range(2000)), list(range(2000))]}, max_bytes=3000)
+    rows = structured(sealed)["matrix"]
+    assert len(rows) == 3
+    assert min(len(row) for row in rows) > 0.6 * max(len(row) for row in rows)
+
+
+def test_groups_share_the_room() -> None:
+    groups = [{"name": f"group {g}", "rows": [record(n) for n in range(200)]} for g in range(3)]
+    result = structured(seal({"groups": groups}, max_bytes=6000))
+    assert [len(group["rows"]) > 3 for group in result["groups"]] == [True] * 3
+
+
+def test_one_giant_item_is_shrunk() -> None:
+    sealed = seal({"items": [{"id": 1, "body": "words and words " * 10_000}]}, tokens=1000)
+    (item,) = structured(sealed)["items"]
+    assert item["id"] == 1
+    assert "chars]" in item["body"]
+    assert len(item["body"]) > 1000
+    assert [cut.path for cut in sealed.cuts] == ["/items/0/body"]
+
+
+def test_whole_items_go_before_strings_and_strings_before_properties() -> None:
+    payload = {"text": "t" * 1500, "items": [{"n": n, "body": "b" * 100} for n in range(100)]}
+    result = structured(seal(payload, max_bytes=3000))
+    assert result["text"] == payload["text"]
+    assert all(item["body"] == "b" * 100 for item in result["items"])
+    small = structured(seal(payload, max_bytes=1000))
+    assert set(small) == {"text", "items", "_envelope"}
+    assert small["text"].endswith("chars]")
+
+
+def test_a_map_keeps_whole_members() -> None:
+    sealed = seal({f"key {n}": {"value": n} for n in range(100_000)}, tokens=500)
+    result = structured(sealed)
+    result.pop("_envelope")
+    assert len(result) > 20
+    assert all(value == {"value": int(key[4:])} for key, value in result.items())
+    assert (sealed.cuts[0].kind, sealed.cuts[0].total) == ("properties", 100_000)
+
+
+def test_json_inside_a_string_stays_json() -> None:
+    sealed = seal({"result": json.dumps({"rows": [record(n) for n in range(500)]})}, tokens=1000)
+    rows = json.loads(structured(sealed)["result"])["rows"]
+    assert rows == [record(n) for n in range(len(rows))]
+    assert len(rows) > 5
+    assert sealed.cuts[0].path == "/result/rows"
+
+
+def test_json_text_stays_json_and_carries_the_notice() -> None:
+    sealed = seal(json.dumps({"rows": [record(n) for n in range(500)]}, indent=2), tokens=1000)
+    assert sealed.structured is None
+    (block,) = json.loads(sealed.content)
+    assert json.loads(block["text"])["_envelope"]["truncated"] is True
+
+
+def test_an_object_of_required_members_only_is_shrunk_inside() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {"type": "integer"}}},
+        "required": ["a", "b"],
+    }
+    sealed = seal({"a": "x" * 9000, "b": list(range(9000))}, max_bytes=2000, schema=schema)
+    result = structured(sealed)
+    assert Schema.of(schema).is_valid(msgspec.json.encode(result))
+    assert len(result["a"]) > 100
+    assert len(result["b"]) > 20
+
+
+@pytest.mark.parametrize("payload", [{}, [], None, 0, -1.5, True, "", "word", b"{}", b" [1, 2] ", b"null"])
+def test_what_fits_is_passed_on(payload: Any) -> None:
+    sealed = seal(payload)
+    assert not sealed.truncated
+    assert sealed.meta is None
+    (block,) = json.loads(sealed.content)
+    expected = payload if isinstance(payload, bytes | str) else json.dumps(payload)
+    assert block == {"type": "text", "text": expected.decode() if isinstance(expected, bytes) else expected}
+    assert (
+        sealed.structured == (msgspec.json.encode(payload) if isinstance(payload, dict) else None)
+        or payload == b"{}"
+    )
+
+
+def test_numbers_and_spelling_survive_a_cut() -> None:
+    numbers = b'"exact": 1.0, "far": 1e400, "long": 123456789012345678901234567890'
+    raw = b'{%b, "esc": "\\u0041", "list": [%b]}' % (numbers, b", ".join([b"1.50"] * 4000))
+    sealed = seal(raw, max_bytes=1000)
+    assert sealed.structured is not None
+    assert sealed.structured.startswith(
+        b'{"exact":1.0,"far":1e400,"long":123456789012345678901234567890,"esc":"\\u0041","list":[1.50,1.50,'
+    )
+    assert sealed.to_result()["structuredContent"]["far"] == Decimal("1e400")
+
+
+def test_whitespace_is_the_first_to_go() -> None:
+    raw = json.dumps({"rows": [[1, 2, 3]] * 200}, indent=4).encode()
+    sealed = seal(raw, max_bytes=2600)
+    assert not sealed.truncated
+    assert sealed.structured == json.dumps(json.loads(raw), separators=(",", ":")).encode()
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Point:
+    x: int
+    when: dt.datetime
+
+
+@attrs.define
+class Crate:
+    size: Decimal
+    path: PurePosixPath
+
+
+class Model(pydantic.BaseModel):
+    snake_case: int = pydantic.Field(alias="camelCase")
+    nested: list[dict[str, float]]
+
+
+def test_python_values() -> None:
+    stamp = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+    value = {
+        "point": Point(1, stamp),
+        "crate": Crate(Decimal("1.50"), PurePosixPath("a/b")),
+        "model": Model(camelCase=3, nested=[{"a": 0.5}]),
+        "bytes": b"\x00\x01",
+        "set": {1},
+        "uuid": uuid.UUID(int=5),
+        "enum": Colour.RED,
+        "range": range(3),
+        "generator": (n for n in range(2)),
+        "date": stamp.date(),
+        3: "int key",
+    }
+    assert structured(seal(value)) == {
+        "point": {"x": 1, "when": "2026-01-02T03:04:05Z"},
+        "crate": {"size": "1.50", "path": "a/b"},
+        "model": {"camelCase": 3, "nested": [{"a": 0.5}]},
+        "bytes": "AAE=",
+        "set": [1],
+        "uuid": "00000000-0000-0000-0000-000000000005",
+        "enum": "red",
+        "range": [0, 1, 2],
+        "generator": [0, 1],
+        "date": "2026-01-02",
+        "3": "int key",
+    }
+    assert structured(seal(Model(camelCase=1, nested=[]))) == {"camelCase": 1, "nested": []}
+    assert structured(seal(Point(1, stamp)))["x"] == 1
+
+
+def test_what_has_no_json_form_is_named() -> None:
+    with pytest.raises(PayloadError, match="object has no JSON form"):
+        seal({"a": [object()]})
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(PayloadError, match="contains itself"):
+        seal(loop)
+    with pytest.raises(PayloadError, match="lone surrogate"):
+        seal({"a": "\ud800"})
+    with pytest.raises(PayloadError, match="lone surrogate"):
+        seal("\ud800")
+    with pytest.raises(JSONError, match="line 1, column 2"):
+        seal(b"{oops}")
+
+
+def test_bad_settings_are_named() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        seal({}, tokens=5, max_bytes=5)
+    with pytest.raises(ValueError, match="handle"):
+        seal({}, handle="a b")
+    with pytest.raises(ValueError, match="profile"):
+        seal({}, profile="loud")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="estimate"):
+        seal({}, meter="estimat")
+    with pytest.raises(SchemaError):
+        seal({}, schema={"type": "nonsense"})
+
+
+def test_a_budget_out_of_range_is_clamped_and_says_so() -> None:
+    sealed = seal({"a": 1}, tokens=3)
+    assert sealed.report.limit == 128
+    assert structured(sealed)["_envelope"]["warnings"] == [
+        "the budget of 3 tokens was raised to 128, the smallest"
+    ]
+
+
+def test_a_wrapped_list_keeps_its_notice() -> None:
+    widened = widen({"type": "array", "items": {"type": "integer"}})
+    assert widened.wrapped
+    sealed = seal(list(range(5000)), max_bytes=1000, schema=widened.schema, wrap=True, handle="abc")
+    result = structured(sealed)
+    assert result["result"] == list(range(len(result["result"])))
+    assert 'path="/result"' not in result["_envelope"]["note"]
+    assert 'envelope_read(handle="abc", offset=' in result["_envelope"]["note"]
+    text, note = json.loads(sealed.content)
+    assert json.loads(text["text"])[0] == 0
+    assert note["text"].startswith("Showing ")
+
+
+def test_a_closed_schema_that_was_not_widened_stays_valid() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"rows": {"type": "array", "items": {"type": "integer"}}},
+        "additionalProperties": False,
+    }
+    sealed = seal({"rows": list(range(5000))}, max_bytes=1000, schema=schema)
+    assert set(structured(sealed)) == {"rows"}
+    assert "_envelope" in sealed.content.decode()
+
+
+def test_what_the_schema_does_not_let_go_becomes_a_coded_outcome() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"id": {"type": "string", "pattern": "^x+$"}},
+        "required": ["id"],
+    }
+    sealed = seal({"id": "x" * 5000}, max_bytes=1000, schema=schema, handle="abc")
+    assert sealed.is_error
+    assert sealed.structured is None
+    result = sealed.to_result()
+    assert result["isError"] is True
+    said = json.loads(result["content"][0]["text"])
+    assert said["_envelope"]["error"]["code"] == "RESULT_TOO_LARGE"
+    assert said["_envelope"]["handle"] == "abc"
+    assert said["id"].startswith("xxxx"), "the text shows what it can"
+
+
+@pytest.mark.parametrize("profile", ["standard", "debug"])
+@pytest.mark.parametrize("tokens", [300, 2000])
+@pytest.mark.parametrize("count", [1, 1000])
+def test_profiles_say_more_and_the_figures_are_true(profile: Any, tokens: int, count: int) -> None:
+    payload = {"items": [record(n) for n in range(count)]}
+    sealed = seal(payload, tokens=tokens, profile=profile, tool="list", request_id="r1", duration_ms=12.5)
+    said = structured(sealed)["_envelope"]
+    assert said["budget"]["limit"] == tokens
+    assert (
+        said["budget"]["used"]
+        == meter("estimate").count(sealed.structured or b"")
+        == sealed.report.structured_used
+    )
+    assert (said["tool"], said["requestId"], said["durationMs"]) == ("list", "r1", 12.5)
+    assert ("totalBytes" in said) == (profile == "debug")
+    text = json.loads(json.loads(sealed.content)[0]["text"])["_envelope"]
+    assert text["budget"]["used"] == meter("estimate").count(sealed.content)
+
+
+def test_a_byte_order_mark_stays_outside() -> None:
+    assert seal(b'\xef\xbb\xbf{"a":1}').structured == b'{"a":1}'
+
+
+def test_a_message_is_one_line() -> None:
+    sealed = seal(b'{"a":\r\n[1,\r2]}')
+    assert sealed.structured == b'{"a":\r\n[1,\r2]}'
+    assert b"\r" not in sealed.to_json()
+    assert sealed.to_result()["structuredContent"] == {"a": [1, 2]}
+
+
+def test_a_payload_that_breaks_its_schema_is_passed_on_whole_or_named() -> None:
+    schema = {"type": "object", "required": ["b"]}
+    whole = seal({"a": 5}, schema=schema, warnings=["w"])
+    assert whole.structured == b'{"a":5}'
+    assert not whole.is_error
+    cut = seal({"a": list(range(5000))}, schema=schema, max_bytes=1000)
+    assert cut.is_error
+    assert "does not conform as it is" in cut.content.decode()
+
+
+def test_the_reported_total_is_about_right() -> None:
+    text = "some words of text\n" * 5000
+    for payload in (text, {"text": text}, [text] * 3, b"[" * 9000 + b"]" * 9000):
+        raw = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
+        true = meter("estimate").count(raw)
+        assert 0.7 * true < seal(payload, tokens=1000).report.total < 1.5 * true
+
+
+def test_a_budget_beyond_all_measure_is_no_budget() -> None:
+    assert not seal({"rows": list(range(50_000))}, tokens=10**400).truncated
+
+
+def test_an_envelope_of_the_payloads_own_is_left_alone() -> None:
+    sealed = seal({"_envelope": 5, "rows": list(range(5000))}, max_bytes=1000)
+    assert structured(sealed)["_envelope"] == 5
+    assert json.loads(sealed.content)[1]["text"].startswith("Showing")
+
+
+def test_hint_and_warnings_travel_with_the_cut() -> None:
+    sealed = seal({"rows": list(range(9000))}, tokens=500, hint="Use a filter.", warnings=["index is old"])
+    said = structured(sealed)["_envelope"]
+    assert said["hint"] == "Use a filter."
+    assert said["warnings"] == ["index is old"]
+    whole = structured(seal({"rows": [1]}, hint="Use a filter.", warnings=["index is old"]))
+    assert whole["_envelope"] == {"warnings": ["index is old"]}
+
+
+def test_the_way_back_names_handle_path_and_offset() -> None:
+    sealed = seal({"rows": list(range(9000))}, tokens=500, handle="abc")
+    said = structured(sealed)["_envelope"]
+    kept = len(structured(sealed)["rows"])
+    shown, way_back = said["note"].split(". ", 1)
+    assert shown == f"Showing {kept} of 9000 items at /rows"
+    assert way_back == f'Read on: envelope_read(handle="abc", path="/rows", offset={kept}).'
+    assert said["dropped"] == [{"path": "/rows", "kept": kept, "total": 9000}]
+    assert said["handle"] == "abc"
+    assert sealed.to_result()["_meta"] == {"io.github.mcp-envelope/notice": said}
