@@ -41,7 +41,8 @@ def typed(size: str, seconds: float, most_encodes: float, least_faster: float) -
         columns={"ms": "{:.2f}", "× encode": "{:.2f}", "seal is faster": "{:.1f} ×", "tokens": "{:,.0f}"}
         | {"valid": "{}"},
         note=f"Processor time, best of the rounds. The others get {characters:,} characters, as\n"
-        f"many as seal used. Tokens by the meter {_judge().name}. Valid: what the model gets conforms to the output schema.",
+        f"many as seal used. Tokens by the meter {_judge().name}. Valid: what the model gets conforms to\n"
+        "the output schema.",
     )
     for name, call in calls.items():
         text = _text_of(call())
@@ -50,7 +51,7 @@ def typed(size: str, seconds: float, most_encodes: float, least_faster: float) -
         tokens = _judge().count(text) if name != ENCODE else None
         valid = _validity(text) if name != ENCODE else None
         table.add(name, 1000 * times.best(name), times.ratio(name, ENCODE), faster, tokens, valid)
-    for name in ENGINES.keys() - calls.keys():
+    for name in [name for name in ENGINES if name not in calls]:
         table.add(name, "not installed")
     table.check(f"fit {size}", times.ratio("seal", ENCODE), "≤", most_encodes, "× one encode")
     if "shrinkfit" in times:
@@ -90,8 +91,8 @@ def fits(seconds: float) -> Table:
         name="fits",
         title="A result that fits: microseconds on top of one encode",
         columns={"encode µs": "{:.1f}", "on top µs": "{:.1f}"},
-        note="Processor time, best of the rounds, a few hundred calls in each. Nothing is subtracted\n"
-        "where the caller encodes nothing: bytes in, and FastMCP's limiter, which gets a result that is built already.",
+        note="Processor time, best of the rounds, many calls in each. Nothing is subtracted where the\n"
+        "caller encodes nothing: bytes in, and FastMCP's limiter, which gets a result that is built already.",
     )
     two, tiny = orders(6), orders(1)["orders"][0]["customer"]
     raw, made = msgspec.json.encode(two), Schema.of(ADVERTISED)
@@ -128,7 +129,7 @@ def shapes(seconds: float) -> Table:
         columns={"MB": "{:.2f}", "encode ms": "{:.2f}", "seal ms": "{:.2f}", "× encode": "{:.2f}"}
         | {"memory × payload": "{:.2f}"},
         note="Each in a process of its own, taking turns with one encode of the same value; processor\n"
-        "time, best of the rounds. The size is the payload's own if it comes as bytes, else that of its JSON.",
+        "time, best of the rounds. The size is the payload's own if it comes as bytes, else its JSON's.",
     )
     for name in SHAPES:
         if name.endswith("exact") and not _has_exact():

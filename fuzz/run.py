@@ -1,4 +1,4 @@
-"""The promises over many more examples than `make test` takes: `make fuzz`, or `make fuzz FUZZ_EXAMPLES=50000`.
+"""The promises over many more examples than `make test` takes: `make fuzz FUZZ_EXAMPLES=50000`.
 
 A failure prints the smallest payload that shows it. Put that into a test before mending it.
 """

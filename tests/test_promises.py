@@ -34,7 +34,7 @@ HANDLE = "0123456789abcdefghijklmnopqrstuv"
 handles = st.sampled_from([None, "h" * 22, HANDLE, "x" * 43])
 
 
-def thorough(count: int) -> Any:
+def thorough(count: int) -> settings:
     return settings(max_examples=examples(count))
 
 

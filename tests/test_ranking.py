@@ -59,7 +59,9 @@ def test_any_list_has_an_order(items: list[Any]) -> None:
 
 
 def test_the_best_ones_stay() -> None:
-    rows = [{"score": n * 37 % 101, "text": "some words to fill the line"} for n in range(500)]
+    rows: list[dict[str, Any]] = [
+        {"score": n * 37 % 101, "text": "some words to fill the line"} for n in range(500)
+    ]
     sealed = seal({"rows": rows}, max_bytes=2000, rank={"/rows": rank("-score")})
     assert sealed.structured is not None
     kept = [row["score"] for row in json.loads(sealed.structured)["rows"]]
