@@ -151,7 +151,7 @@ def test_windows_together_are_the_array(value: list[object], window: int) -> Non
     before = jsontree._WINDOW
     jsontree._WINDOW = window  # type: ignore[misc]
     try:
-        parts = [json.loads(part) for part in jsontree._windows(raw)]
+        parts = [json.loads(part) for part, _ in jsontree._windows(raw)]
     finally:
         jsontree._WINDOW = before  # type: ignore[misc]
     assert [item for part in parts for item in part] == json.loads(raw)

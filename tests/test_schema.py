@@ -427,7 +427,12 @@ def test_a_chain_of_ten_thousand_references() -> None:
     assert Schema(schema).root.member("x").min_items == 2
     schema["$defs"] = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(10_000)}
     schema["$defs"]["d10000"] = {"minItems": 2}  # type: ignore[index]
-    assert not Schema(schema).is_valid(b"[]")
+    long = Schema(schema)
+    assert long.is_valid(b"[1, 2]")
+    assert not long.is_valid(b"[]")
+    # Ten thousand calls at each level would overrun the stack of a thread: not checked, so not valid.
+    assert not long.is_valid(b"[[[]], 1]")
+    assert long.first_error(b"[[[]], 1]") is not None
 
 
 def chain(length: int, link: Any, end: Any) -> dict[str, Any]:

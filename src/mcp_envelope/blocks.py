@@ -16,7 +16,7 @@ import msgspec
 
 from .fitting import Cut, Fitter, share
 from .jsontree import Buffer, Node, encode
-from .text import Ends, FittedText, fit_text
+from .text import Ends, characters, fit_text, lines
 
 TEXT_OPEN: Final = b'{"type":"text","text":'
 TEXT_CLOSE: Final = b"}"
@@ -36,51 +36,68 @@ class TextBlock:
         self.before = before
         self.after = after
         self.path = path
-        self.node = Node(string)
+        self.node: Node | None = Node(string)
         self.size = len(before) + len(string) + len(after)
         self._ends = ends
         self._text: bytes | None = None
+        self._counts: tuple[int, int] | None = None
         self._fitter: Fitter | None = None
+
+    @classmethod
+    def of_text(cls, text: bytes, held: Node | None, ends: Ends) -> TextBlock:
+        """A block of plain text that is not escaped yet, and the JSON that it holds, if any."""
+        block = cls(TEXT_OPEN, b'""', TEXT_CLOSE, "", ends)
+        if held is not None:
+            block.node = Node(encode(text.decode()))
+        else:
+            block.node, block._text = None, text
+        # Escapes come on top; where they matter the search finds out.
+        block.size += len(text)
+        return block
 
     @property
     def least(self) -> int:
         return min(self.size, len(self.before) + len(self.after) + _TEXT_FLOOR)
 
-    def inner(self) -> Node | None:
-        return self.node.inner()
-
     def fit(self, room: int, cuts: list[Cut]) -> bytes | None:
         if self.size <= room:
-            return b"%b%b%b" % (self.before, self.node.raw, self.after)
+            whole = self.node.raw if self.node is not None else encode((self._text or b"").decode())
+            return b"%b%b%b" % (self.before, whole, self.after)
         room -= len(self.before) + len(self.after)
-        string = self._fit_json(room, cuts) if self.inner() else self._fit_plain(room, cuts)
+        if self.node is not None and self.node.inner() is not None:
+            string = self._fit_json(self.node, room, cuts)
+        else:
+            string = self._fit_plain(room, cuts)
         return None if string is None else b"%b%b%b" % (self.before, string, self.after)
 
-    def _fit_json(self, room: int, cuts: list[Cut]) -> bytes | None:
+    def _fit_json(self, node: Node, room: int, cuts: list[Cut]) -> bytes | None:
         if self._fitter is None:
-            self._fitter = Fitter(self.node, base=self.path)
+            self._fitter = Fitter(node, base=self.path)
         fitted = self._fitter.fit(room)
         if fitted is None:
             # JSON that cannot be cut is left out as a whole: half a document would be none.
-            note = encode(f"[JSON of {self.node.size} bytes left out]")
+            note = encode(f"[JSON of {node.size} bytes left out]")
             if len(note) > room:
                 return None
-            cuts.append(Cut(self.path, "bytes", 0, self.node.size, 0))
+            cuts.append(Cut(self.path, "bytes", 0, node.size, 0))
             return note
         cuts.extend(fitted.cuts)
         return fitted.json
 
     def _fit_plain(self, room: int, cuts: list[Cut]) -> bytes | None:
         if self._text is None:
+            assert self.node is not None
             self._text = self.node.text().encode()
-        inside = (room - 2) * len(self._text) // self.node.size
+        if self._counts is None:
+            self._counts = characters(self._text), lines(self._text)
+        inside = (room - 2) * len(self._text) // max(self.size, 1)
         for _ in range(_TRIES):
-            fitted = fit_text(self._text, inside, self._ends)
+            fitted = fit_text(self._text, inside, self._ends, self._counts)
             if fitted is None:
                 return None
             string = encode(fitted.text.decode())
             if len(string) <= room:
-                cuts.append(_cut_of(fitted, self.path))
+                cuts.append(Cut(self.path, "characters", fitted.kept, fitted.total, fitted.offset))
                 return string
             inside = min(inside * room // len(string), inside - 1)
         return None
@@ -196,7 +213,3 @@ def fit_blocks(blocks: Sequence[Block], room: int, cuts: list[Cut]) -> list[byte
     if kept < len(blocks):
         cuts.append(Cut("/content", "blocks", kept, len(blocks), kept))
     return parts
-
-
-def _cut_of(fitted: FittedText, path: str) -> Cut:
-    return Cut(path, "characters", fitted.kept, fitted.total, fitted.offset)

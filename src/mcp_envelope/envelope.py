@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from .blocks import TEXT_CLOSE, TEXT_OPEN, TextBlock, fit_blocks, read_blocks, text_block
@@ -22,7 +23,7 @@ from .budget import Budget
 from .dialects import native
 from .facts import Facts, Problem
 from .fitting import Cut, Fitter
-from .jsontree import Node, compact, encode
+from .jsontree import Node, compact, encode, sniff
 from .payload import As, Payload, read_payload
 from .ranking import Ranking
 from .rooms import Lane, largest_room
@@ -53,18 +54,76 @@ class Report:
     structured_used: int | None
 
 
-@dataclass(frozen=True, slots=True)
 class Sealed:
     """A result, ready for the wire."""
 
-    content: bytes
-    structured: bytes | None
-    is_error: bool
-    content_cuts: tuple[Cut, ...]
-    structured_cuts: tuple[Cut, ...]
-    warnings: tuple[str, ...]
-    meta: Mapping[str, Any] | None
-    report: Report
+    def __init__(
+        self,
+        content: Lane,
+        structured: Lane | None,
+        *,
+        is_error: bool,
+        facts: Facts,
+        budget: Budget,
+        payload: Payload,
+    ) -> None:
+        self._content = content
+        self._structured = structured
+        self._facts = facts
+        self._budget = budget
+        self._payload = payload
+        self.is_error = is_error
+
+    @property
+    def content(self) -> bytes:
+        """The JSON of `content`, as it was measured."""
+        return self._content.json
+
+    @property
+    def structured(self) -> bytes | None:
+        """The JSON of `structuredContent`, as it was measured, if there is any."""
+        return self._structured.json if self._structured else None
+
+    @property
+    def content_cuts(self) -> tuple[Cut, ...]:
+        return self._content.cuts
+
+    @property
+    def structured_cuts(self) -> tuple[Cut, ...]:
+        return self._structured.cuts if self._structured else ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._facts.warnings
+
+    @property
+    def meta(self) -> Mapping[str, Any] | None:
+        """The facts for machines, under one key of ours."""
+        return native.meta(replace(self._facts, cuts=self.cuts))
+
+    @cached_property
+    def report(self) -> Report:
+        """Made when asked for: a result that fits by its bytes alone is never counted otherwise."""
+        content, structured = self._content, self._structured
+        used = max(content.used, structured.used if structured else 0)
+        return Report(
+            limit=self._budget.limit,
+            unit=self._budget.unit,
+            meter=self._budget.meter.name,
+            used=used,
+            total=max(used, self._total()),
+            content_used=content.used,
+            structured_used=structured.used if structured else None,
+        )
+
+    def _total(self) -> int:
+        """The payload's size in the budget's unit: measured if it is whole, else reckoned from a part."""
+        lane = self._structured or self._content
+        size = self._payload.size
+        if not lane.cuts or self._budget.unit == "bytes":
+            return size if lane.cuts else 0
+        sample = self._payload.sample() if self._facts.error else lane.json
+        return round(size * self._budget.meter.count(sample) / max(len(sample), 1))
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
@@ -234,37 +293,14 @@ class _Sealing:
         return node.kind == "object" or self.schema is not None or self.wrap
 
     def _sealed(self, content: Lane, structured: Lane | None) -> Sealed:
-        main = structured or content
-        facts = replace(self.facts, cuts=main.cuts or content.cuts)
-        used = max(content.used, structured.used if structured else 0)
-        report = Report(
-            limit=self.budget.limit,
-            unit=self.budget.unit,
-            meter=self.budget.meter.name,
-            used=used,
-            total=max(used, self._total(main)),
-            content_used=content.used,
-            structured_used=structured.used if structured else None,
-        )
         return Sealed(
-            content=content.json,
-            structured=structured.json if structured else None,
+            content,
+            structured,
             is_error=self.is_error,
-            content_cuts=content.cuts,
-            structured_cuts=structured.cuts if structured else (),
-            warnings=facts.warnings,
-            meta=native.meta(facts),
-            report=report,
+            facts=self.facts,
+            budget=self.budget,
+            payload=self.payload,
         )
-
-    def _total(self, lane: Lane) -> int:
-        """The payload's size in the budget's unit: measured if it is whole, else reckoned from the part."""
-        if not lane.cuts:
-            return 0
-        if self.budget.unit == "bytes":
-            return self.payload.size
-        sample = self.payload.sample() if self.facts.error else lane.json
-        return round(self.payload.size * self.budget.meter.count(sample) / max(len(sample), 1))
 
     def _too_large(self) -> Problem:
         message = f"The result has {self.payload.size} bytes and cannot be cut to the budget"
@@ -324,12 +360,10 @@ class _Sealing:
             lane = self._document_text(node, place)
             return lane if lane is not None or place is FREE else self._document_text(node, FREE)
         if self.payload.text is not None:
-            string = encode(self.payload.text.decode())
-            block = TextBlock(TEXT_OPEN, string, TEXT_CLOSE, "", self.ends)
-            inner = block.inner()
-            if inner is not None and inner.kind == "object":
-                return self._document_text(inner, FREE)
-            return self._blocks([block])
+            held = sniff(self.payload.text)
+            if held is not None and held.kind == "object":
+                return self._document_text(held, FREE)
+            return self._blocks([TextBlock.of_text(self.payload.text, held, self.ends)])
         assert self.payload.blocks is not None
         return self._blocks(read_blocks(self.payload.blocks, self.ends))
 

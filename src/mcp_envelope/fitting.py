@@ -28,6 +28,8 @@ _FEW_FIT: Final = 4
 _USEFUL_SHARE: Final = 512
 # An object with more members is a map: whole members are kept rather than a crumb of each.
 _MANY_MEMBERS: Final = 256
+# So many members may be too large before the rest of a map isn't looked at any more.
+_MISSES: Final = 64
 # The smallest member that there can be: `"":0,`
 _SMALLEST_MEMBER: Final = 5
 
@@ -196,8 +198,9 @@ class Fitter:
         for index in chosen:
             member = members[index]
             left -= len(member.raw_key) + 2 + spot.least_child(index, member.value, give, room)
+        misses = 0
         for index, member in enumerate(members):
-            if left < _SMALLEST_MEMBER:
+            if left < _SMALLEST_MEMBER or misses == _MISSES:
                 break
             if index in chosen:
                 continue
@@ -208,6 +211,8 @@ class Fitter:
             elif not chosen and around + spot.least_child(index, member.value, give, room) <= left:
                 left = 0
                 chosen.add(index)
+            else:
+                misses += 1
         return sorted(chosen)
 
     # -- what lists and objects share -----------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -152,7 +152,9 @@ class Node:
     def length(self) -> int:
         """How many characters (code points) a string node has."""
         if self._length < 0:
-            self._length = len(self.text())
+            raw = bytes(self.raw)
+            plain = b"\\" not in raw and raw.isascii()
+            self._length = len(raw) - 2 if plain else len(self.text())
         return self._length
 
     def inner(self) -> Node | None:
@@ -173,8 +175,7 @@ class Node:
             return
         head: list[Buffer] = []
         covered = total = 0
-        for window in _windows(self.raw):
-            items = _open(_OPEN_ARRAY, window)
+        for window, items in _windows(self.raw):
             total += len(items)
             if covered <= room:
                 head.extend(items)
@@ -316,14 +317,14 @@ def _exact_keys(raw: Buffer, values: dict[str, Raw]) -> list[Member]:
 
 def _is_dense(raw: Buffer) -> bool:
     try:
-        window = next(_windows(raw), b"")
+        window, items = next(_windows(raw))
     except TooDeep:
         return False
-    return len(window) < _LARGE and len(window) < _SMALL_ITEM * len(_open(_OPEN_ARRAY, window))
+    return len(window) < _LARGE and len(window) < _SMALL_ITEM * len(items)
 
 
-def _windows(raw: Buffer) -> Iterator[bytes]:
-    """Split a large array into arrays of about _WINDOW bytes.
+def _windows(raw: Buffer) -> Iterator[tuple[bytes, Sequence[Buffer]]]:
+    """Split a large array into arrays of about _WINDOW bytes, each with its items.
 
     A comma is tried as the end of a window, and msgspec is the judge: `[` + window + `]` is valid JSON only
     if that comma stands between two items of this array, because the reader gets to it in the same state.
@@ -342,17 +343,18 @@ def _windows(raw: Buffer) -> Iterator[bytes]:
                 break
             window = b"[%b]" % chunk[: stop + lead]
             try:
-                _open(_OPEN_ARRAY, window)
+                items = _open(_OPEN_ARRAY, window)
             except msgspec.DecodeError:
                 continue
-            yield window
+            yield window, items
             at += stop + lead + 1
             break
         else:
             break
         if stop < 0:
             break
-    yield b"[%b]" % bytes(view[at:end])
+    window = b"[%b]" % bytes(view[at:end])
+    yield window, _open(_OPEN_ARRAY, window)
 
 
 def _check_utf8(buffer: bytes) -> None:

@@ -1,9 +1,9 @@
 """What a tool returned, in the two forms that the rest of the house works with.
 
 Strategy: everything becomes a JSON document or a list of content blocks, as bytes, once. Python values are
-encoded by msgspec (pydantic models by themselves); a dictionary is encoded member by member, which costs the
-same and saves taking it apart again. Bytes are taken as JSON, a string as text, a list as content blocks only
-if each of its items is one beyond doubt.
+encoded by msgspec (pydantic models by themselves); a small dictionary is encoded member by member, which
+costs the same and saves taking it apart again. Bytes are taken as JSON, a string as text, a list as content
+blocks only if each of its items is one beyond doubt.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .jsontree import Buffer, JSONError, Node, from_members, parse
 As = Literal["auto", "json", "text", "blocks"]
 
 _SAMPLE: Final = 1 << 14
+_FEW_MEMBERS: Final = 64
 
 # The fields that make a dictionary a content block of that type.
 _BLOCK_FIELDS: Final[dict[str, tuple[str, ...]]] = {
@@ -83,7 +84,7 @@ def read_payload(value: Any, read_as: As = "auto") -> Payload:
 
 
 def _document(value: Any) -> Node:
-    if type(value) is dict and all(type(key) is str for key in value):
+    if type(value) is dict and len(value) <= _FEW_MEMBERS and all(type(key) is str for key in value):
         return from_members({key: to_json(member) for key, member in value.items()})
     return parse(to_json(value))
 

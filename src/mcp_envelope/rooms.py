@@ -15,9 +15,10 @@ from typing import Final
 from .fitting import Cut
 from .meters import Meter
 
-# Good enough: so much of the limit may stay unused, and up to the second figure if it is less than an item.
+# Good enough: so much of the limit may stay unused; and up to the second figure, if it is less than an item.
 _SLACK: Final = 0.02
 _SLACK_FOR_ITEM: Final = 0.06
+_ITEM: Final = 0.85
 # A try aims a little below the limit, because the first one that is accepted often ends the search.
 _AIM: Final = 0.99
 _TRIES: Final = 20
@@ -54,6 +55,7 @@ def largest_room(
     uses besides its payload, roughly.
     """
     best: Lane | None = None
+    over: Lane | None = None
     low, used_low = 0, min(overhead, limit // 2)
     high, used_high = most + 1, 0
     room = min(max(guess, 1), most)
@@ -67,8 +69,9 @@ def largest_room(
             if room == most or limit - lane.used <= _acceptable(lane, limit):
                 break
         else:
+            over = lane
             high, used_high = room, lane.used
-        if high - low <= max(1, low // 200):
+        if high - low <= max(1, low // 200) or _are_neighbours(best, over):
             break
         room = _next_room(low, used_low, high, used_high, int(limit * _AIM))
     return best
@@ -90,5 +93,17 @@ def _next_room(low: int, used_low: int, high: int, used_high: int, aim: int) -> 
 
 def _acceptable(lane: Lane, limit: int) -> float:
     kept = sum([cut.kept for cut in lane.cuts if cut.kind == "items"])
-    item = lane.used / kept if kept else 0
+    item = _ITEM * lane.used / kept if kept else 0
     return max(_SLACK * limit, min(item, _SLACK_FOR_ITEM * limit))
+
+
+def _are_neighbours(best: Lane | None, over: Lane | None) -> bool:
+    """Whether nothing can lie between the two: they differ by one whole item or member only."""
+    if best is None or over is None or len(best.cuts) != len(over.cuts):
+        return False
+    more = 0
+    for one, other in zip(best.cuts, over.cuts, strict=True):
+        if one.path != other.path or one.kind not in ("items", "properties"):
+            return False
+        more += other.kept - one.kept
+    return 0 <= more <= 1

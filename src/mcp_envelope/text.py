@@ -31,9 +31,14 @@ class FittedText:
     offset: int
 
 
-def fit_text(text: bytes, room: int, ends: Ends = "head") -> FittedText | None:
-    """The text in at most `room` bytes: its beginning, or its beginning and its end. None: no room at all."""
-    total, total_lines = characters(text), lines(text)
+def fit_text(
+    text: bytes, room: int, ends: Ends = "head", counts: tuple[int, int] | None = None
+) -> FittedText | None:
+    """The text in at most `room` bytes: its beginning, or its beginning and its end. None: no room at all.
+
+    `counts` are the text's characters and lines, if they are known: they cost a pass over all of it.
+    """
+    total, total_lines = counts or (characters(text), lines(text))
     if len(text) <= room:
         return FittedText(text, total, total, total_lines, total_lines, total)
     reserve = len(_seam(total, total_lines))
