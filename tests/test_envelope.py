@@ -250,10 +250,11 @@ def test_a_wrapped_list_keeps_its_notice() -> None:
     result = structured(sealed)
     assert result["result"] == list(range(len(result["result"])))
     assert 'path="/result"' not in result["_envelope"]["note"]
-    assert 'envelope_read(handle="abc", offset=' in result["_envelope"]["note"]
+    assert "envelope_read(handle, offset=" in result["_envelope"]["note"]
     text, note = json.loads(sealed.content)
     assert json.loads(text["text"])[0] == 0
     assert note["text"].startswith("Showing ")
+    assert 'envelope_read(handle="abc", offset=' in note["text"]
 
 
 def test_a_closed_schema_that_was_not_widened_stays_valid() -> None:
@@ -356,8 +357,8 @@ def test_the_way_back_names_handle_path_and_offset() -> None:
     said = structured(sealed)["_envelope"]
     kept = len(structured(sealed)["rows"])
     shown, way_back = said["note"].split(". ", 1)
-    assert shown == f"Showing {kept} of 9000 items at /rows"
-    assert way_back == f'Read on: envelope_read(handle="abc", path="/rows", offset={kept}).'
+    assert shown == f"Showing {kept} of 9000 items"
+    assert way_back == f'Read on: envelope_read(handle, path="/rows", offset={kept}).'
     assert said["dropped"] == [{"path": "/rows", "kept": kept, "total": 9000}]
     assert said["handle"] == "abc"
     assert sealed.to_result()["_meta"] == {"io.github.mcp-envelope/notice": said}

@@ -58,34 +58,37 @@ def _error(error: Problem, length: int) -> dict[str, Any]:
     return said
 
 
-def sentence(facts: Facts, length: int = 0) -> str:
-    """What was left out, counted, and the way back."""
+def sentence(facts: Facts, length: int = 0, *, beside_handle: bool = True) -> str:
+    """What was left out, counted, and the way back. Beside the handle it needn't be spelled out again."""
     cuts = sorted(facts.cuts, key=lambda cut: -cut.dropped)
     if length == 2:
-        return _way_back(facts, None)
+        return _way_back(facts, None, beside_handle)
     told = cuts[: _TOLD[length]]
-    shown = "; ".join(_told(cut) for cut in told)
+    # A single path stands in the way back already.
+    with_path = len(cuts) > 1 or facts.handle is None
+    shown = "; ".join(_told(cut, with_path) for cut in told)
     more = len(cuts) - len(told)
     if more:
         shown += f"; and {more} more cut{'s' if more > 1 else ''}"
-    return f"{shown[:1].upper()}{shown[1:]}. {_way_back(facts, told[0])}"
+    return f"{shown[:1].upper()}{shown[1:]}. {_way_back(facts, told[0], beside_handle)}"
 
 
-def _told(cut: Cut) -> str:
-    where = f" at {cut.path}" if cut.path else ""
+def _told(cut: Cut, with_path: bool) -> str:
+    where = f" at {cut.path}" if cut.path and with_path else ""
     if cut.kind == "bytes":
         return f"left out {cut.total} bytes{where}"
     return f"showing {cut.kept} of {cut.total} {cut.kind}{where}"
 
 
-def _way_back(facts: Facts, cut: Cut | None) -> str:
+def _way_back(facts: Facts, cut: Cut | None, beside_handle: bool) -> str:
     if facts.handle is None:
         return "The rest was not kept: ask for less, or for a larger budget."
     if cut is None:
         return f"Cut to fit. Read on with {READ_TOOL}."
     path = f", path={_quoted(cut.path)}" if cut.path else ""
     offset = f", offset={cut.offset}" if cut.offset else ""
-    return f"Read on: {READ_TOOL}(handle={_quoted(facts.handle)}{path}{offset})."
+    handle = "handle" if beside_handle else f"handle={_quoted(facts.handle)}"
+    return f"Read on: {READ_TOOL}({handle}{path}{offset})."
 
 
 def _quoted(text: str) -> str:
@@ -139,7 +142,7 @@ def text_note(facts: Facts, length: int) -> str:
         message = f": {_clipped(facts.error.message, _CLIP[length])}" if length < 2 else ""
         lines.append(facts.error.code + message)
     if facts.cuts:
-        lines.append(sentence(facts, length))
+        lines.append(sentence(facts, length, beside_handle=False))
         if facts.handle is not None and length == 2:
             lines.append(f"handle: {facts.handle}")
     elif facts.error is not None and facts.handle is not None:
