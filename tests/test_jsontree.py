@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_envelope import jsontree
-from mcp_envelope.jsontree import JSONError, diagnose, from_members, mend_surrogates, parse, sniff
+from mcp_envelope.faults import JSONError, diagnose, mend_surrogates
+from mcp_envelope.jsontree import from_members, parse, sniff
 
 from .strategies import large_values, small_values
 

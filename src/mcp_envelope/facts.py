@@ -26,4 +26,7 @@ class Facts:
     hint: str | None = None
     warnings: tuple[str, ...] = ()
     error: Problem | None = None
+    tool: str | None = None
+    request_id: str | None = None
+    duration_ms: float | None = None
     extras: Mapping[str, Any] = field(default_factory=dict)

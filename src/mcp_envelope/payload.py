@@ -16,7 +16,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from .jsontree import Buffer, JSONError, Node, from_members, parse
+from .faults import JSONError
+from .jsontree import Buffer, Node, from_members, parse
 
 As = Literal["auto", "json", "text", "blocks"]
 

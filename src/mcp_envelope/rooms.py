@@ -25,25 +25,38 @@ _TRIES: Final = 20
 
 
 class Lane:
-    """A finished lane: its exact JSON text on the wire, the cuts in it, and what it uses of the budget."""
+    """A finished lane: its exact JSON text on the wire, the cuts in it, and what it uses of the budget.
 
-    __slots__ = ("_meter", "_used", "cuts", "json")
+    `body` is the payload as it was fitted, without what the dialect put around it. `measured` is the text
+    that counts, where a dialect says that it is not the JSON itself.
+    """
 
-    def __init__(self, json: bytes, cuts: tuple[Cut, ...], meter: Meter) -> None:
+    __slots__ = ("_measured", "_meter", "_used", "body", "cuts", "json")
+
+    def __init__(
+        self,
+        json: bytes,
+        cuts: tuple[Cut, ...],
+        meter: Meter,
+        body: bytes = b"",
+        measured: bytes | None = None,
+    ) -> None:
         self.json = json
         self.cuts = cuts
+        self.body = body
+        self._measured = json if measured is None else measured
         self._meter = meter
         self._used = -1
 
     @property
     def used(self) -> int:
         if self._used < 0:
-            self._used = self._meter.count(self.json)
+            self._used = self._meter.count(self._measured)
         return self._used
 
     def fits(self, limit: int) -> bool:
         # Tokens never exceed UTF-8 bytes: a short text needs no counting.
-        return len(self.json) <= limit or self.used <= limit
+        return len(self._measured) <= limit or self.used <= limit
 
 
 def largest_room(

@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any, Final
 
-from ..jsontree import JSONError, Node, parse
+from ..faults import JSONError, Node, parse
 from ..schema import SchemaError
 from . import console
 from .console import BadInput

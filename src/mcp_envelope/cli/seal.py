@@ -16,15 +16,17 @@ from typing import Any, Final, get_args
 import msgspec
 
 from ..budget import DEFAULT_TOKENS, Budget
-from ..dialects.native import META_KEY
-from ..envelope import PROFILES, Sealed, seal
+from ..dialects.notice import META_KEY
+from ..envelope import seal
+from ..faults import JSONError
 from ..fitting import Cut
-from ..jsontree import JSONError, Node, TooDeep, parse
+from ..job import PROFILES
+from ..jsontree import Node, TooDeep, parse
 from ..meters import METERS, MeterUnavailable
 from ..payload import As, PayloadError
 from ..ranking import Ranking, parse_rank
-from ..schema import Schema, SchemaError
-from ..widening import widen
+from ..schema import Schema, SchemaError, widen
+from ..sealed import Sealed
 from . import console, files
 from .console import BadInput, Parser
 

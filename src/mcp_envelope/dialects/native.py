@@ -1,163 +1,215 @@
 """Our own shape: in place, and weightless until it has something to say.
 
-Strategy: one reserved property, `_envelope`, joins an object as its last member; where the payload is not an
-object the same facts follow as a short text. The notice comes in three lengths, because under a tight budget
-the payload should get most of the room; each length still says that something was cut and how to get it.
+Strategy: a payload that fits goes out byte for byte. Otherwise each lane is fitted for itself, since escaping
+makes the text larger than the structure, and each says what *it* leaves out. The structured lane is checked
+against the schema after the cut. A payload that cannot be cut for it becomes the coded outcome
+RESULT_TOO_LARGE: no structured lane, and in the text, which no schema binds, as much as fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from ..facts import Facts, Problem
-from ..fitting import Cut
-from ..jsontree import encode
+from ..blocks import TEXT_CLOSE, TEXT_OPEN, Block, TextBlock, fit_blocks, read_blocks, text_block
+from ..fitting import Cut, Fitter
+from ..job import LENGTHS, Job, Lanes
+from ..jsontree import Node, encode, sniff
+from ..rooms import Lane
+from ..schema import FREE, Place
+from ..text import Ends
+from . import notice
 
-ENVELOPE_KEY: Final = "_envelope"
-META_KEY: Final = "io.github.mcp-envelope/notice"
-READ_TOOL: Final = "envelope_read"
-
-# How much a notice says: everything, the essentials, the least. The least is made of our own words alone, so
-# that nobody's long hint or warning can push it over the smallest budget.
-LENGTHS: Final = (0, 1, 2)
-_LISTED: Final = (8, 2, 0)
-_TOLD: Final = (3, 1, 0)
-_CLIP: Final = (100_000, 120, 0)
+# A payload of more bytes than this to one unit of the budget is not tried as it is.
+_HOPELESS: Final = 16
 
 
-def notice(facts: Facts, length: int) -> dict[str, Any]:
-    """The value of `_envelope`; empty when there is nothing to say."""
-    said: dict[str, Any] = {}
-    if facts.cuts:
-        said["truncated"] = True
-        said["note"] = sentence(facts, length)
-        if listed := _dropped(facts.cuts, _LISTED[length]):
-            said["dropped"] = listed
-    if facts.error is not None:
-        said["error"] = _error(facts.error, length)
-    if facts.handle is not None and (facts.cuts or facts.error is not None):
-        said["handle"] = facts.handle
-    if facts.hint and facts.cuts and length < 2:
-        said["hint"] = _clipped(facts.hint, _CLIP[length])
-    if facts.warnings:
-        said["warnings"] = _warnings(facts.warnings, length)
-    if length == 0:
-        said.update(facts.extras)
-    return said
+class Native:
+    name = "native"
+
+    def seal(self, job: Job) -> Lanes:
+        job.facts = replace(job.facts, extras=_extras(job))
+        if untouched := _untouched(job):
+            return untouched
+        structured: Lane | None = None
+        node = job.payload.node
+        if node is not None and _has_structure(job, node):
+            structured = _structured(job, node)
+            if structured is None:
+                _fail(job)
+        content = _content(job)
+        if content is None:
+            _fail(job)
+            structured, content = None, _last_word(job)
+        cuts = structured.cuts if structured and structured.cuts else content.cuts
+        return Lanes(content, structured, job.is_error, job.facts, notice.meta(job.with_cuts(cuts)))
 
 
-def _error(error: Problem, length: int) -> dict[str, Any]:
-    if length == 2:
-        return {"code": error.code}
-    said: dict[str, Any] = {"code": error.code, "message": _clipped(error.message, _CLIP[length])}
-    if error.hint:
-        said["hint"] = _clipped(error.hint, _CLIP[length])
-    if error.details and length == 0:
-        said["details"] = error.details
-    return said
+def _fail(job: Job) -> None:
+    job.facts = replace(job.facts, error=job.too_large())
+    job.is_error = True
 
 
-def sentence(facts: Facts, length: int = 0, *, beside_handle: bool = True) -> str:
-    """What was left out, counted, and the way back. Beside the handle it needn't be spelled out again."""
-    cuts = sorted(facts.cuts, key=lambda cut: -cut.dropped)
-    if length == 2:
-        return _way_back(facts, None, beside_handle)
-    told = cuts[: _TOLD[length]]
-    # A single path stands in the way back already.
-    with_path = len(cuts) > 1 or facts.handle is None
-    shown = "; ".join(_told(cut, with_path) for cut in told)
-    more = len(cuts) - len(told)
-    if more:
-        shown += f"; and {more} more cut{'s' if more > 1 else ''}"
-    return f"{shown[:1].upper()}{shown[1:]}. {_way_back(facts, told[0], beside_handle)}"
+def _extras(job: Job) -> dict[str, Any]:
+    """What the profiles standard and debug show besides."""
+    if job.profile == "minimal":
+        return {}
+    facts, budget = job.facts, job.budget
+    # What is used is known at the end; until then the limit keeps its place.
+    extras: dict[str, Any] = {"budget": {"limit": budget.limit, "unit": budget.unit, "used": budget.limit}}
+    if facts.tool is not None:
+        extras["tool"] = facts.tool
+    if facts.request_id is not None:
+        extras["requestId"] = facts.request_id
+    if facts.duration_ms is not None or job.profile == "debug":
+        extras["durationMs"] = facts.duration_ms
+    if job.profile == "debug":
+        extras["budget"]["meter"] = budget.meter.name
+        extras["totalBytes"] = job.payload.size
+    return extras
 
 
-def _told(cut: Cut, with_path: bool) -> str:
-    where = f" at {cut.path}" if cut.path and with_path else ""
-    if cut.kind == "bytes":
-        return f"left out {cut.total} bytes{where}"
-    return f"showing {cut.kept} of {cut.total} {cut.kind}{where}"
+def _has_structure(job: Job, node: Node) -> bool:
+    return node.kind == "object" or job.schema is not None or job.wrap
 
 
-def _way_back(facts: Facts, cut: Cut | None, beside_handle: bool) -> str:
-    if facts.handle is None:
-        return "The rest was not kept: ask for less, or for a larger budget."
-    if cut is None:
-        return f"Cut to fit. Read on with {READ_TOOL}."
-    path = f", path={_quoted(cut.path)}" if cut.path else ""
-    offset = f", offset={cut.offset}" if cut.offset else ""
-    handle = "handle" if beside_handle else f"handle={_quoted(facts.handle)}"
-    return f"Read on: {READ_TOOL}({handle}{path}{offset})."
+def _takes_notice(node: Node) -> bool:
+    return node.kind == "object" and all(member.key != notice.ENVELOPE_KEY for member in node.members())
 
 
-def _quoted(text: str) -> str:
-    return encode(text).decode()
+def _untouched(job: Job) -> Lanes | None:
+    """The payload byte for byte, if it fits and there is nothing to say."""
+    payload, limit = job.payload, job.budget.limit
+    if payload.size > _HOPELESS * limit or notice.notice(job.facts, 0):
+        return None
+    structured: Lane | None = None
+    if payload.node is not None:
+        original = payload.original()
+        if _has_structure(job, payload.node):
+            structured = job.lane(b'{"result":%b}' % original if job.wrap else original, ())
+            if not structured.fits(limit):
+                return None
+        text = b"[%b%b%b]" % (TEXT_OPEN, encode(original.decode()), TEXT_CLOSE)
+    elif payload.text is not None:
+        text = b"[%b%b%b]" % (TEXT_OPEN, encode(payload.text.decode()), TEXT_CLOSE)
+    else:
+        text = b"[%b]" % b",".join(payload.blocks or ())
+    content = job.lane(text, ())
+    return Lanes(content, structured, job.is_error, job.facts, None) if content.fits(limit) else None
 
 
-def _dropped(cuts: Sequence[Cut], most: int) -> list[dict[str, Any]]:
-    largest = sorted(cuts, key=lambda cut: -cut.dropped)[:most]
-    return [_dropped_entry(cut) for cut in largest]
+# -- structuredContent --------------------------------------------------------------------------------------
 
 
-def _dropped_entry(cut: Cut) -> dict[str, Any]:
-    entry: dict[str, Any] = {"path": cut.path, "kept": cut.kept, "total": cut.total}
-    if cut.kind != "items":
-        entry["unit"] = cut.kind
-    return entry
+def _structured(job: Job, node: Node) -> Lane | None:
+    schema = job.schema
+    place = FREE
+    if schema is not None:
+        place = schema.root.member("result") if job.wrap else schema.root
+    fitter = Fitter(node, place, job.rankings)
+    with_notice = job.wrap or _takes_notice(node)
+
+    def finish(room: int, length: int) -> Lane | None:
+        fitted = fitter.fit(room)
+        if fitted is None:
+            return None
+        body = b'{"result":%b}' % fitted.json if job.wrap else fitted.json
+        text = body
+        if with_notice:
+            text = notice.join(body, notice.notice(job.with_cuts(fitted.cuts), length))
+        return _stamped(job, job.lane(text, fitted.cuts, body))
+
+    def accept(lane: Lane) -> Lane | None:
+        assert schema is not None
+        if schema.is_valid(lane.json):
+            return lane
+        # A closed schema that nobody widened: the notice stays out of this lane. And what is whole and does
+        # not conform is the tool's own doing.
+        if not lane.cuts or schema.is_valid(lane.body):
+            return job.lane(lane.body, lane.cuts, lane.body)
+        return None
+
+    return job.conforming(fitter, lambda: job.search(node.size, finish), accept)
 
 
-def _warnings(warnings: Sequence[str], length: int) -> list[str]:
-    if length == 2:
-        return [f"{len(warnings)}, see _meta"]
-    most = (20, 2)[length]
-    said = [_clipped(warning, _CLIP[length]) for warning in warnings[:most]]
-    if len(warnings) > most:
-        said[-1] += f" (and {len(warnings) - most} more)"
-    return said
+# -- content ------------------------------------------------------------------------------------------------
 
 
-def _clipped(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+def _content(job: Job) -> Lane | None:
+    payload = job.payload
+    ends: Ends = "both" if job.is_error else "head"
+    if payload.node is not None:
+        place = FREE if job.schema is None or job.is_error or job.wrap else job.schema.root
+        lane = _document_text(job, payload.node, place)
+        return lane if lane is not None or place is FREE else _document_text(job, payload.node, FREE)
+    if payload.text is not None:
+        held = sniff(payload.text)
+        if held is not None and held.kind == "object":
+            return _document_text(job, held, FREE)
+        return _blocks(job, [TextBlock.of_text(payload.text, held, ends)])
+    return _blocks(job, read_blocks(payload.blocks or (), ends))
 
 
-def join(body: bytes, said: dict[str, Any]) -> bytes:
-    """An object and its notice, as the object's last member."""
-    if not said:
-        return body
-    comma = b"" if body == b"{}" else b","
-    return b'%b%b"%b":%b}' % (body[:-1], comma, ENVELOPE_KEY.encode(), encode(said))
+def _document_text(job: Job, node: Node, place: Place) -> Lane | None:
+    fitter = Fitter(node, place, job.rankings)
+    inside = _takes_notice(node)
+
+    def finish(room: int, length: int) -> Lane | None:
+        fitted = fitter.fit(room)
+        if fitted is None:
+            return None
+        facts = job.with_cuts(fitted.cuts)
+        body, blocks = fitted.json, b""
+        if inside:
+            body = notice.join(body, notice.notice(facts, length))
+        elif note := notice.text_note(facts, length):
+            blocks = b"," + text_block(note)
+        text = b"[%b%b%b%b]" % (TEXT_OPEN, encode(body.decode()), TEXT_CLOSE, blocks)
+        return _stamped(job, job.lane(text, fitted.cuts))
+
+    return job.search(node.size, finish)
 
 
-def part(sealed: bytes) -> bytes:
-    """The object without its notice: the inverse of `join`."""
-    start = sealed.rfind(b'"%b":{' % ENVELOPE_KEY.encode())
-    return sealed if start < 0 else b"%b}" % sealed[:start].removesuffix(b",")
+def _blocks(job: Job, blocks: Sequence[Block]) -> Lane | None:
+    def finish(room: int, length: int) -> Lane | None:
+        cuts: list[Cut] = []
+        parts = fit_blocks(blocks, room, cuts)
+        if parts is None:
+            return None
+        note = notice.text_note(job.with_cuts(tuple(cuts)), length)
+        if note:
+            parts.append(text_block(note))
+        return _stamped(job, job.lane(b"[%b]" % b",".join(parts), tuple(cuts)))
+
+    return job.search(sum(block.size for block in blocks) + len(blocks) + 1, finish)
 
 
-def text_note(facts: Facts, length: int) -> str:
-    """The notice as words, for a payload that has no place for a property."""
-    lines: list[str] = []
-    if facts.error is not None:
-        message = f": {_clipped(facts.error.message, _CLIP[length])}" if length < 2 else ""
-        lines.append(facts.error.code + message)
-    if facts.cuts:
-        lines.append(sentence(facts, length, beside_handle=False))
-        if facts.handle is not None and length == 2:
-            lines.append(f"handle: {facts.handle}")
-    elif facts.error is not None and facts.handle is not None:
-        lines.append(f"Read it: {READ_TOOL}(handle={_quoted(facts.handle)}).")
-    if facts.hint and facts.cuts and length < 2:
-        lines.append(_clipped(facts.hint, _CLIP[length]))
-    lines += (
-        [f"Warning: {warning}" for warning in _warnings(facts.warnings, length)] if facts.warnings else []
-    )
-    if length == 0:
-        lines += [f"{key}: {encode(value).decode()}" for key, value in facts.extras.items()]
-    return "\n".join(lines)
+def _last_word(job: Job) -> Lane:
+    """Nothing of the payload fits: the coded outcome alone."""
+    cuts = (Cut("", "bytes", 0, job.payload.size, 0),)
+    for length in LENGTHS:
+        said = notice.join(b"{}", notice.notice(job.with_cuts(cuts), length))
+        lane = job.lane(b"[%b]" % text_block(said.decode()), cuts)
+        if lane.fits(job.budget.limit):
+            break
+    return lane
 
 
-def meta(facts: Facts) -> dict[str, Any] | None:
-    """The same facts for machines, in the result's `_meta`."""
-    said = notice(facts, 0)
-    return {META_KEY: said} if said else None
+def _stamped(job: Job, lane: Lane) -> Lane:
+    """The lane with the figure of what it uses in it, which is part of what it uses."""
+    if not job.facts.extras:
+        return lane
+    limit = b'"used":%d' % job.budget.limit
+    for place in (limit, limit.replace(b'"', b'\\"')):
+        head, found, tail = lane.json.rpartition(place)
+        if not found:
+            continue
+        used = lane.used
+        for _ in range(4):
+            stamp = place.replace(b"%d" % job.budget.limit, b"%d" % used)
+            stamped = job.lane(head + stamp + tail, lane.cuts, lane.body)
+            if stamped.used == used:
+                return stamped
+            used = stamped.used
+    return lane

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
-import hypothesis_jsonschema
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from hypothesis.internal.conjecture import utils as cu
-from hypothesis_jsonschema import from_schema
 
-from mcp_envelope.schema import Schema, SchemaError
-from mcp_envelope.widening import ENVELOPE_KEY, Widened, widen
+from mcp_envelope.schema import ENVELOPE_KEY, Schema, SchemaError, Widened, widen
+
+from .instances import from_schema
 
 DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
@@ -466,24 +462,6 @@ def test_the_result_shares_nothing_with_the_input() -> None:
 
 
 # -- the promises, over generated schemas -------------------------------------------------------------------
-
-
-class _Many(cu.many):
-    """hypothesis-jsonschema 0.23 still asks for `more()`, which later releases of Hypothesis replaced."""
-
-    _steps: Iterator[None] | None = None
-
-    def more(self) -> bool:
-        if self._steps is None:
-            self._steps = iter(self.__enter__())
-        for _ in self._steps:
-            return True
-        self.__exit__(None)
-        return False
-
-
-if not hasattr(cu.many, "more"):
-    vars(hypothesis_jsonschema._from_schema)["cu"] = SimpleNamespace(many=_Many)
 
 names = st.sampled_from(["a", "b", "_x"])
 leaves = st.sampled_from([True, {"type": "integer"}, {"type": "string"}, {"enum": [1, "x"]}])

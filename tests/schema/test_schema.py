@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
-import hypothesis_jsonschema
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.internal.conjecture import utils as cu
-from hypothesis_jsonschema import from_schema
 
 from mcp_envelope.schema import FREE, Kind, Place, Schema, SchemaError
+
+from .instances import from_schema
 
 DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
@@ -520,24 +517,6 @@ def test_hostile_patterns(pattern: str) -> None:
 
 
 # -- a cut that a place permits is nearly always valid ------------------------------------------------------
-
-
-class _Many(cu.many):
-    """hypothesis-jsonschema 0.23 still asks for `more()`, which later releases of Hypothesis replaced."""
-
-    _steps: Iterator[None] | None = None
-
-    def more(self) -> bool:
-        if self._steps is None:
-            self._steps = iter(self.__enter__())
-        for _ in self._steps:
-            return True
-        self.__exit__(None)
-        return False
-
-
-if not hasattr(cu.many, "more"):
-    vars(hypothesis_jsonschema._from_schema)["cu"] = SimpleNamespace(many=_Many)
 
 names = st.sampled_from(["a", "b", "c", "d"])
 scalars = st.sampled_from(

@@ -1,0 +1,157 @@
+"""The words of our own dialect: what was cut, counted, and the way back.
+
+Strategy: one reserved property, `_envelope`, joins an object as its last member; where the payload is not an
+object the same facts follow as a short text. The notice comes in three lengths, because under a tight budget
+the payload should get most of the room; each length still says that something was cut and how to get it. The
+shortest is made of our own words alone, so that nobody's long hint or warning can push it over the smallest
+budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ..facts import Facts, Problem
+from ..fitting import Cut
+from ..jsontree import encode
+
+ENVELOPE_KEY: Final = "_envelope"
+META_KEY: Final = "io.github.mcp-envelope/notice"
+READ_TOOL: Final = "envelope_read"
+
+# For each length of notice: so many cuts in the list, in the sentence, and characters of others' words.
+_LISTED: Final = (8, 2, 0)
+_TOLD: Final = (3, 1, 0)
+_CLIP: Final = (100_000, 120, 0)
+
+
+def notice(facts: Facts, length: int) -> dict[str, Any]:
+    """The value of `_envelope`; empty when there is nothing to say."""
+    said: dict[str, Any] = {}
+    if facts.cuts:
+        said["truncated"] = True
+        said["note"] = sentence(facts, length)
+        if listed := _dropped(facts.cuts, _LISTED[length]):
+            said["dropped"] = listed
+    if facts.error is not None:
+        said["error"] = _error(facts.error, length)
+    if facts.handle is not None and (facts.cuts or facts.error is not None):
+        said["handle"] = facts.handle
+    if facts.hint and facts.cuts and length < 2:
+        said["hint"] = _clipped(facts.hint, _CLIP[length])
+    if facts.warnings:
+        said["warnings"] = _warnings(facts.warnings, length)
+    if length == 0:
+        said.update(facts.extras)
+    return said
+
+
+def _error(error: Problem, length: int) -> dict[str, Any]:
+    if length == 2:
+        return {"code": error.code}
+    said: dict[str, Any] = {"code": error.code, "message": _clipped(error.message, _CLIP[length])}
+    if error.hint:
+        said["hint"] = _clipped(error.hint, _CLIP[length])
+    if error.details and length == 0:
+        said["details"] = error.details
+    return said
+
+
+def sentence(facts: Facts, length: int = 0, *, beside_handle: bool = True) -> str:
+    """What was left out, counted, and the way back. Beside the handle it needn't be spelled out again."""
+    cuts = sorted(facts.cuts, key=lambda cut: -cut.dropped)
+    if length == 2:
+        return _way_back(facts, None, beside_handle)
+    told = cuts[: _TOLD[length]]
+    # A single path stands in the way back already.
+    with_path = len(cuts) > 1 or facts.handle is None
+    shown = "; ".join(_told(cut, with_path) for cut in told)
+    more = len(cuts) - len(told)
+    if more:
+        shown += f"; and {more} more cut{'s' if more > 1 else ''}"
+    return f"{shown[:1].upper()}{shown[1:]}. {_way_back(facts, told[0], beside_handle)}"
+
+
+def _told(cut: Cut, with_path: bool) -> str:
+    where = f" at {cut.path}" if cut.path and with_path else ""
+    if cut.kind == "bytes":
+        return f"left out {cut.total} bytes{where}"
+    return f"showing {cut.kept} of {cut.total} {cut.kind}{where}"
+
+
+def _way_back(facts: Facts, cut: Cut | None, beside_handle: bool) -> str:
+    if facts.handle is None:
+        return "The rest was not kept: ask for less, or for a larger budget."
+    if cut is None:
+        return f"Cut to fit. Read on with {READ_TOOL}."
+    path = f", path={_quoted(cut.path)}" if cut.path else ""
+    offset = f", offset={cut.offset}" if cut.offset else ""
+    handle = "handle" if beside_handle else f"handle={_quoted(facts.handle)}"
+    return f"Read on: {READ_TOOL}({handle}{path}{offset})."
+
+
+def _quoted(text: str) -> str:
+    return encode(text).decode()
+
+
+def _dropped(cuts: Sequence[Cut], most: int) -> list[dict[str, Any]]:
+    largest = sorted(cuts, key=lambda cut: -cut.dropped)[:most]
+    return [_dropped_entry(cut) for cut in largest]
+
+
+def _dropped_entry(cut: Cut) -> dict[str, Any]:
+    entry: dict[str, Any] = {"path": cut.path, "kept": cut.kept, "total": cut.total}
+    if cut.kind != "items":
+        entry["unit"] = cut.kind
+    return entry
+
+
+def _warnings(warnings: Sequence[str], length: int) -> list[str]:
+    if length == 2:
+        return [f"{len(warnings)}, see _meta"]
+    most = (20, 2)[length]
+    said = [_clipped(warning, _CLIP[length]) for warning in warnings[:most]]
+    if len(warnings) > most:
+        said[-1] += f" (and {len(warnings) - most} more)"
+    return said
+
+
+def _clipped(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def join(body: bytes, said: dict[str, Any]) -> bytes:
+    """An object and its notice, as the object's last member."""
+    if not said:
+        return body
+    comma = b"" if body == b"{}" else b","
+    return b'%b%b"%b":%b}' % (body[:-1], comma, ENVELOPE_KEY.encode(), encode(said))
+
+
+def text_note(facts: Facts, length: int) -> str:
+    """The notice as words, for a payload that has no place for a property."""
+    lines: list[str] = []
+    if facts.error is not None:
+        message = f": {_clipped(facts.error.message, _CLIP[length])}" if length < 2 else ""
+        lines.append(facts.error.code + message)
+    if facts.cuts:
+        lines.append(sentence(facts, length, beside_handle=False))
+        if facts.handle is not None and length == 2:
+            lines.append(f"handle: {facts.handle}")
+    elif facts.error is not None and facts.handle is not None:
+        lines.append(f"Read it: {READ_TOOL}(handle={_quoted(facts.handle)}).")
+    if facts.hint and facts.cuts and length < 2:
+        lines.append(_clipped(facts.hint, _CLIP[length]))
+    lines += (
+        [f"Warning: {warning}" for warning in _warnings(facts.warnings, length)] if facts.warnings else []
+    )
+    if length == 0:
+        lines += [f"{key}: {encode(value).decode()}" for key, value in facts.extras.items()]
+    return "\n".join(lines)
+
+
+def meta(facts: Facts) -> dict[str, Any] | None:
+    """The same facts for machines, in the result's `_meta`."""
+    said = notice(facts, 0)
+    return {META_KEY: said} if said else None

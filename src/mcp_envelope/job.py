@@ -1,0 +1,125 @@
+"""The work on one result, as a dialect sees it: the payload, the budget, the facts, and the tools to fit it.
+
+Strategy: a dialect knows how a fitted payload and the facts look on the wire, and says so in a function that
+finishes a lane for a given room and length of notice. The job does the rest: it looks for the largest room
+whose finished lane the meter accepts, and undoes cuts that the schema does not take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, Literal, Protocol
+
+from .budget import Budget
+from .facts import Facts, Problem
+from .fitting import Cut, Fitter
+from .payload import Payload
+from .ranking import Ranking
+from .rooms import Lane, largest_room
+from .schema import Schema
+
+Profile = Literal["minimal", "standard", "debug"]
+PROFILES: Final[tuple[Profile, ...]] = ("minimal", "standard", "debug")
+# How much a notice says: everything, the essentials, the least.
+LENGTHS: Final = (0, 1, 2)
+
+# A cut that the schema refuses is undone so many times before the result counts as one that cannot be cut.
+_REFUSALS: Final = 24
+# Bytes to a token of JSON: where the search starts.
+_TYPICAL_RATE: Final = 3.0
+
+
+class Finish(Protocol):
+    """Makes the lane for a room in bytes and a length of notice; None if the payload cannot be that small."""
+
+    def __call__(self, room: int, length: int) -> Lane | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """What a dialect makes of a job."""
+
+    content: Lane
+    structured: Lane | None
+    is_error: bool
+    facts: Facts
+    meta: Mapping[str, Any] | None
+
+
+class Dialect(Protocol):
+    """A wire shape."""
+
+    name: str
+
+    def seal(self, job: Job) -> Lanes: ...
+
+
+@dataclass(slots=True)
+class Job:
+    payload: Payload
+    budget: Budget
+    facts: Facts
+    schema: Schema | None = None
+    wrap: bool = False
+    rankings: Mapping[str, Ranking] = field(default_factory=dict)
+    is_error: bool = False
+    profile: Profile = "minimal"
+    _rate: float = 0.0
+
+    def lane(
+        self, text: bytes, cuts: tuple[Cut, ...], body: bytes = b"", measured: bytes | None = None
+    ) -> Lane:
+        return Lane(text, cuts, self.budget.meter, body, measured)
+
+    def with_cuts(self, cuts: tuple[Cut, ...]) -> Facts:
+        return replace(self.facts, cuts=cuts)
+
+    def search(self, size: int, finish: Finish) -> Lane | None:
+        """The fullest lane within the budget, with the longest notice that leaves room for the payload."""
+        limit = self.budget.limit
+        if not self._rate:
+            self._rate = 1.0 if self.budget.unit == "bytes" else _TYPICAL_RATE
+        for length in LENGTHS:
+            # Whole, if it can be: worth one try when it is not hopeless.
+            if size <= limit * 8:
+                lane = finish(size, length=length)
+                if lane is not None and lane.fits(limit):
+                    return lane
+            guess = int(min(limit, size) * self._rate)
+            lane = largest_room(partial(finish, length=length), limit, guess, size)
+            if lane is not None:
+                # What was learned here is where the next lane starts.
+                self._rate = len(lane.json) / max(lane.used, 1)
+                return lane
+        return None
+
+    def conforming(
+        self, fitter: Fitter, search: Callable[[], Lane | None], accept: Callable[[Lane], Lane | None]
+    ) -> Lane | None:
+        """The lane that `accept` takes; until it takes one, cuts are undone where the schema complains."""
+        for _ in range(_REFUSALS):
+            lane = search()
+            if lane is None or self.schema is None:
+                return lane
+            accepted = accept(lane)
+            if accepted is not None:
+                return accepted
+            error = self.schema.first_error(lane.body)
+            pointer = error[0] if error else ""
+            if not fitter.protect(pointer.removeprefix("/result") if self.wrap else pointer):
+                return None
+        return None
+
+    def too_large(self) -> Problem:
+        """The coded outcome of a payload that cannot be cut to the budget."""
+        message = f"The result has {self.payload.size} bytes and cannot be cut to the budget"
+        if self.schema is not None and self.payload.node is not None and not self.wrap:
+            broken = self.schema.first_error(bytes(self.payload.node.raw))
+            message += " without breaking its output schema"
+            if broken:
+                message += f", to which it does not conform as it is (at {broken[0] or 'its root'})"
+        ask = "ask for less, or for a larger budget."
+        hint = f"Read it in parts with the handle, {ask}" if self.facts.handle else ask.capitalize()
+        return Problem(code="RESULT_TOO_LARGE", message=f"{message}.", hint=hint)

@@ -1,0 +1,133 @@
+"""What comes out of the door: a result, ready for the wire, and a report on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from .budget import Budget
+from .facts import Facts
+from .fitting import Cut
+from .jsontree import compact, encode
+from .payload import Payload
+from .rooms import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the result uses of its budget. `total` is the payload before any cut, in the budget's unit."""
+
+    limit: int
+    unit: str
+    meter: str
+    used: int
+    total: int
+    content_used: int
+    structured_used: int | None
+
+
+class Sealed:
+    """A result, ready for the wire."""
+
+    def __init__(
+        self,
+        content: Lane,
+        structured: Lane | None,
+        *,
+        is_error: bool,
+        facts: Facts,
+        meta: Mapping[str, Any] | None,
+        budget: Budget,
+        payload: Payload,
+    ) -> None:
+        self._content = content
+        self._structured = structured
+        self._facts = facts
+        self._budget = budget
+        self._payload = payload
+        self.is_error = is_error
+        self.meta = meta
+
+    @property
+    def content(self) -> bytes:
+        """The JSON of `content`, as it was measured."""
+        return self._content.json
+
+    @property
+    def structured(self) -> bytes | None:
+        """The JSON of `structuredContent`, as it was measured, if there is any."""
+        return self._structured.json if self._structured else None
+
+    @property
+    def content_cuts(self) -> tuple[Cut, ...]:
+        return self._content.cuts
+
+    @property
+    def structured_cuts(self) -> tuple[Cut, ...]:
+        return self._structured.cuts if self._structured else ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._facts.warnings
+
+    @cached_property
+    def report(self) -> Report:
+        """Made when asked for: a result that fits by its bytes alone is never counted otherwise."""
+        content, structured = self._content, self._structured
+        used = max(content.used, structured.used if structured else 0)
+        return Report(
+            limit=self._budget.limit,
+            unit=self._budget.unit,
+            meter=self._budget.meter.name,
+            used=used,
+            total=max(used, self._total()),
+            content_used=content.used,
+            structured_used=structured.used if structured else None,
+        )
+
+    def _total(self) -> int:
+        """The payload's size in the budget's unit: measured if it is whole, else reckoned from a part."""
+        lane = self._structured or self._content
+        size = self._payload.size
+        if not lane.cuts or self._budget.unit == "bytes":
+            return size if lane.cuts else 0
+        sample = self._payload.sample() if self._facts.error else lane.json
+        return round(size * self._budget.meter.count(sample) / max(len(sample), 1))
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """What was left out of the structured lane, or of the text where that lane is whole or absent."""
+        return self.structured_cuts or self.content_cuts
+
+    @property
+    def truncated(self) -> bool:
+        return bool(self.cuts)
+
+    def to_json(self) -> bytes:
+        """The `CallToolResult` as one line of JSON, the lanes byte for byte as they were measured."""
+        parts = [b'"content":%b' % self.content]
+        if self.structured is not None:
+            # A message is one line on stdio, so what came with line breaks is sent without.
+            body = self.structured
+            if b"\n" in body or b"\r" in body:
+                body = compact(body)
+            parts.append(b'"structuredContent":%b' % body)
+        if self.is_error:
+            parts.append(b'"isError":true')
+        if self.meta:
+            parts.append(b'"_meta":%b' % encode(self.meta))
+        return b"{%b}" % b",".join(parts)
+
+    def to_result(self) -> dict[str, Any]:
+        """The `CallToolResult` as Python objects. `to_json` keeps the spelling of numbers, this does not."""
+        result: dict[str, Any] = json.loads(self.to_json(), parse_float=_number)
+        return result
+
+
+def _number(text: str) -> float | Decimal:
+    number = float(text)
+    return Decimal(text) if number in (float("inf"), float("-inf")) else number
