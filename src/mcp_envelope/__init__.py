@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .budget import Budget
-    from .envelope import Report, Sealed, seal
+    from .envelope import seal
+    from .faults import JSONError
     from .fitting import Cut
-    from .jsontree import JSONError
     from .payload import PayloadError
     from .ranking import Key, Ranking, rank
-    from .schema import Schema, SchemaError
-    from .widening import Widened, widen
+    from .schema import Schema, SchemaError, Widened, widen
+    from .sealed import Report, Sealed
 
 __version__ = "0.1.0"
 
@@ -39,18 +39,18 @@ __all__ = [
 _HOMES = {
     "Budget": "budget",
     "Cut": "fitting",
-    "JSONError": "jsontree",
+    "JSONError": "faults",
     "Key": "ranking",
     "PayloadError": "payload",
     "Ranking": "ranking",
-    "Report": "envelope",
+    "Report": "sealed",
     "Schema": "schema",
     "SchemaError": "schema",
-    "Sealed": "envelope",
-    "Widened": "widening",
+    "Sealed": "sealed",
+    "Widened": "schema",
     "rank": "ranking",
     "seal": "envelope",
-    "widen": "widening",
+    "widen": "schema",
 }
 
 

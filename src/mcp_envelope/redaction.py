@@ -69,7 +69,6 @@ _EDGED: Final = {
     "google_api_key": r"AIza[A-Za-z0-9_-]{35}",
     "npm_token": r"npm_[A-Za-z0-9]{36}",
     "openai_key": r"sk-(?:(?:proj|svcacct|admin|or-v1)-[A-Za-z0-9_-]{20,}|[A-Za-z0-9]{32,})",
-    "telegram_token": r"[0-9]{8,10}:AA[A-Za-z0-9_-]{33}",
     "twilio_key": r"SK[0-9a-f]{32}",
 }
 # Names whose values are secrets, and tokens that only page through results or belong to a vocabulary.
@@ -81,20 +80,24 @@ _HARMLESS: Final = (
     "next|page|prev|previous|continuation|cursor|progress|sync|resume|start|end|stop"
     "|eos|bos|pad|unk|mask|sep|cls|special"
 )
-SENSITIVE_KEYS: Final = (
-    rf"(?i:^(?!.*(?:{_HARMLESS})[_-]?token[0-9]*$).*(?:{_NAMES}|authorization|secret[_-]?access[_-]?key)[0-9]*$)"
-)
+SENSITIVE_KEYS: Final = rf"(?i:^(?!.*(?:{_HARMLESS})[_-]?token\d*$).*(?:{_NAMES}|authorization)\d*$)"
 _NOT_PAGING: Final = "".join(
     f"(?<!{word}{joint}token)" for word in _HARMLESS.split("|") for joint in ("", "_", "-")
 )
 # Values that name a secret or stand for one, and are none.
 _STAND_IN: Final = (
-    r"(?:\$\{?[A-Za-z_]|\$\(|%[A-Z_]+%|\{\{|<[A-Za-z]|[*•.xX]+(?![^\s\"',;&]))"
-    r"|(?i:(?:none|null|nil|true|false|undefined|required|optional|string|str|bytes|any|unset|n/a)(?![^\s\"',;&)]))"
+    r"(?:\$\{|\$\(|\$[A-Z_]+(?![^\s\"',;&@])|%[A-Z_]+%|\{\{|<[A-Za-z]|[*•.xX]+(?![^\s\"',;&@])"
+    r"|(?i:none|null|nil|true|false|undefined|required|optional|string|str|bytes|any|unset|n/a)"
+    r"(?![^\s\"',;&@)])|\[redacted:)"
 )
-_PLAIN: Final = re.compile(rf"\s*(?:{_STAND_IN}|$)")
+_PLAIN: Final = re.compile(rf"\s*(?:{_STAND_IN}\S*\s*)?\Z")
+_PATH: Final = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
+# One run of an unquoted value.
+_V: Final = r"[^\s\"'`,;&|<>()\[\]{}\\]"
+# `config.password` is code.
+_ATTRIBUTE: Final = rf"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?!{_V})"
 
-# pattern, trigger: for what needs its surroundings. The group `secret` is what goes.
+# (pattern, trigger), for what needs its surroundings. Groups named `secret…` are what goes.
 _CONTEXT: Final = {
     "private_key": (
         r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
@@ -102,8 +105,9 @@ _CONTEXT: Final = {
         r"|(?:\s|\\[nr])*[A-Za-z0-9+/=]{40}[A-Za-z0-9+/=\s\\]{0,16384})",
         r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY",
     ),
+    "telegram_token": (rf"(?<![0-9])[0-9]{{8,10}}:AA[A-Za-z0-9_-]{{33}}{_R}", r":AA[A-Za-z0-9_-]{33}"),
     "jwt": (
-        _L + r"eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,12000}(?:\.[A-Za-z0-9_-]{0,6000}){1,3}",
+        rf"{_L}eyJ[A-Za-z0-9_-]{{10,1000}}\.[A-Za-z0-9_-]{{10,12000}}(?:\.[A-Za-z0-9_-]{{0,4000}}){{1,3}}",
         r"eyJ[A-Za-z0-9_-]{10}[A-Za-z0-9_-]*\.[A-Za-z0-9_-]",
     ),
     "slack_webhook": (
@@ -114,29 +118,270 @@ _CONTEXT: Final = {
         r"(?:(?:Account|SharedAccess)Key=|[?&]sig=)(?P<secret>[A-Za-z0-9+/%]{40,256}={0,2})",
         r"(?:(?:Account|SharedAccess)Key=|[?&]sig=)",
     ),
+    "aws_secret_key": (
+        r"(?i:secret[_-]?(?:access[_-]?)?key)[\"'\s\\]{0,4}[:=]>?[\"'\s\\]{0,4}"
+        r"(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+        r"(?i:secret[_-]?(?:access[_-]?)?key)",
+    ),
     "authorization": (
-        r"(?:(?i:authorization)[\"'\s\\]{0,4}[:=,][\"'\s\\]{0,4}(?i:basic|bearer|token|apikey)[ ]"
+        r"(?:(?i:authorization)[\"'\s\\]{0,4}[:=,][\"'\s\\]{0,4}(?i:basic|bearer|token|apikey) "
         r"(?P<secret>[A-Za-z0-9._~+/=-]{6,8192})"
-        r"|" + _L + r"(?:[Bb]earer|BEARER)[ ](?P<secret2>(?=[A-Za-z._~+/-]{0,64}[0-9])[A-Za-z0-9._~+/-]{20,8192}={0,2})"
-        r"|" + _L + r"Basic[ ](?P<secret3>(?=[A-Za-z]{0,64}[0-9+/=])[A-Za-z0-9+/]{12,4096}={0,2})" + _R + ")",
-        r"(?i:basic|bearer|token|apikey) [A-Za-z0-9._~+/=\\-]{6}",
+        rf"|{_L}(?:[Bb]earer|BEARER) (?P<secret2>(?=[A-Za-z._~+/-]{{0,64}}[0-9])[A-Za-z0-9._~+/-]{{20,8192}}={{0,2}})"
+        rf"|{_L}Basic (?P<secret3>(?=[A-Za-z]{{0,64}}[0-9+/=])[A-Za-z0-9+/]{{12,4096}}={{0,2}}){_R})",
+        r"(?i:authorization[\"'\s\\]{0,4}[:=,\\]|(?:basic|bearer) [A-Za-z0-9._~+/=\\-]{12})",
     ),
     "url_password": (
         r"[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/?#:@\"'<>]{0,256}:"
-        rf"(?!{_STAND_IN}|\[redacted:)(?P<secret>[^\s/\"'<>]{{1,256}})@",
+        rf"(?!{_STAND_IN})(?P<secret>[^\s/\"'<>]{{1,256}})@",
         r':\\?/\\?/[^\s/?#:@"]*:[^\s/"]+@',
     ),
     CREDENTIAL: (
-        rf"(?i:{_NAMES})(?i:{_NOT_PAGING})[0-9]{{0,3}}"
-        # Like JSON: both sides in quotes. What the quotes hold is the value, spaces included.
-        rf"(?:\"\s{{0,8}}:\s{{0,8}}\"(?!{_STAND_IN}|\[redacted:)(?P<secret>(?:[^\"\\]|\\.){{1,4096}}+)"
+        rf"(?i:{_NAMES})(?i:{_NOT_PAGING})[0-9]{{0,3}}(?:"
+        # Both sides in quotes, as in JSON: what the quotes hold is the value, spaces included.
+        rf"\"\s{{0,8}}:\s{{0,8}}\"(?!{_STAND_IN})(?P<secret>(?:[^\"\\]|\\.){{1,4096}})"
         # A quoted value without spaces, as in code and configuration.
-        rf"|[\"'\]]{{0,2}}\s{{0,8}}(?::?=>?|:)\s{{0,8}}(?P<quote>[\"'])(?!{_STAND_IN}|\[redacted:)"
+        rf"|[\"'\]]{{0,2}}\s{{0,8}}(?::=|=>|=|:)\s{{0,8}}(?P<quote>[\"'])(?!{_STAND_IN})"
         r"(?P<secret2>[^\s\"'\\]{3,4096})(?P=quote)"
-        # In a query or a connection string.
-        rf"|(?<=[;&?][A-Za-z _-]{{0}})=(?!)"
-        rf"|[ ]?=[ ]?(?!{_STAND_IN}|[/~.]|\[redacted:)(?P<secret3>[^\s\"'`,;&|<>()\[\]{{}}\\]{{4,4096}})(?=[;&]|\\n|\r?\n|\Z)"
-        r")",
-        rf"(?i:{_NAMES})[0-9]{{0,3}}(?:[\"'\]\\]|\s|:|=)",
+        # Without quotes: a value with a digit that is no code, `password=hunter2`.
+        rf"|[ ]?=[ ]?(?!{_STAND_IN}|[/~.]|{_ATTRIBUTE})(?={_V}*[0-9])(?P<secret3>{_V}{{4,4096}}+)(?![(\[])"
+        # A word, where it can be nothing else: in a query, a connection string, a line of settings.
+        rf"|=(?!{_STAND_IN}|[/~.]|{_ATTRIBUTE}|(?i:{_NAMES})\b)(?P<secret4>{_V}{{4,4096}}+)(?=[;&]|\\[nr]|\s*$)"
+        # `password: hunter2`; a plain number or a date is none.
+        rf"|:[ \t]{{0,8}}(?!{_STAND_IN}|[/~.]|{_ATTRIBUTE}|[0-9.,:%-]+(?!{_V}))(?={_V}*[0-9])"
+        rf"(?P<secret5>{_V}{{6,4096}}+)(?=[\s,;\\]|$))",
+        rf"(?i:(?:{_NAMES})[0-9]{{0,3}}(?:[\"'\]\\]|\s{{0,8}}[:=]))",
     ),
 }
+
+
+def _built_in() -> Iterator[tuple[str, str, str]]:
+    yield "private_key", *_CONTEXT["private_key"]
+    for name, token in _TOKENS.items():
+        yield name, token, token
+    for name, token in _EDGED.items():
+        yield name, f"{_L}{token}{_R}", token
+    for name, (pattern, trigger) in _CONTEXT.items():
+        if name != "private_key":
+            yield name, pattern, trigger
+
+
+BUILT_IN: Final[Mapping[str, str]] = MappingProxyType({name: pattern for name, pattern, _ in _built_in()})
+_TRIGGERS: Final = {pattern: trigger for _, pattern, trigger in _built_in()}
+
+
+class BadPattern(ValueError):
+    """A pattern that cannot be used. Says which, where and why."""
+
+
+class _Pattern(NamedTuple):
+    name: str
+    regex: re.Pattern[str]
+    groups: tuple[str, ...]
+    trigger: str | None
+    scan: Scan | None
+    built_in: bool
+
+
+class Redactor:
+    """Replaces what the patterns find by `[redacted:NAME]`, and counts it.
+
+    `patterns` maps names to expressions for `re`; to add to the built-in ones, say
+    `Redactor({**BUILT_IN, "ticket": r"TICKET-\\d{6}"})`. If a pattern has groups whose names start with
+    `secret`, only what they match is replaced. `keys` tells which keys have values that are secrets
+    whatever they look like; None turns that off."""
+
+    def __init__(self, patterns: Mapping[str, str] = BUILT_IN, *, keys: str | None = SENSITIVE_KEYS) -> None:
+        self._patterns = [_compile(name, pattern) for name, pattern in patterns.items()]
+        triggers = [pattern.trigger for pattern in self._patterns]
+        self._keys: re.Pattern[str] | None = None
+        if keys is not None:
+            self._keys = _compile("keys", keys, searches=False).regex
+            triggers.append(_TRIGGERS[BUILT_IN[CREDENTIAL]] if keys == SENSITIVE_KEYS else _trigger(keys))
+            if keys == SENSITIVE_KEYS:
+                triggers.append(r"(?i:authorization[0-9]*\")")
+        # Without a trigger there is no short cut: every value is looked at.
+        self._everywhere = None in triggers
+        self._scan = _scanner([*filter(None, triggers), _HIDING])
+
+    def redact_text(self, text: str) -> tuple[str, Counter[str]]:
+        """The text without its secrets, and how many of each kind there were. JSON is treated as JSON."""
+        found: Counter[str] = Counter()
+        return self._text(text, found, 0), found
+
+    def redact_json(self, raw: bytes) -> tuple[bytes, Counter[str]]:
+        """The same for a valid JSON document. One without secrets is returned as it is, the same object."""
+        found: Counter[str] = Counter()
+        return self._document(raw, found, 0), found
+
+    def _document(self, raw: bytes, found: Counter[str], depth: int) -> bytes:
+        strings: _Strings | None = None
+        parts: list[bytes] = []
+        done = copied = 0
+        for low, high in self._places(raw):
+            strings = strings or _Strings(raw)
+            for key, start, end in strings.values(max(low, done), high):
+                done = end
+                first = start if key is None else key[0]
+                if not self._everywhere and not self._scan(raw[first:end].decode("utf-8", "replace")):
+                    continue
+                name = None if key is None else _decode(raw[key[0] : key[1]])
+                text = _decode(raw[start:end])
+                clean = self._value(name, text, found, depth)
+                if clean != text:
+                    parts += raw[copied:start], _encode(clean)
+                    copied = end
+        if not parts:
+            return raw
+        return b"".join([*parts, raw[copied:]])
+
+    def _places(self, raw: bytes) -> Iterator[tuple[int, int]]:
+        """Where there may be something, in order and narrowed down."""
+        if self._everywhere:
+            yield 0, len(raw)
+            return
+        for low in range(0, len(raw), _CHUNK):
+            stack = [(low, min(low + _CHUNK, len(raw)))]
+            while stack:
+                low, high = stack.pop()
+                if not self._scan(raw[low : high + _OVERLAP].decode("utf-8", "replace")):
+                    continue
+                if high - low <= _LEAF:
+                    yield low, high + _OVERLAP
+                else:
+                    middle = (low + high) // 2
+                    stack += (middle, high), (low, middle)
+
+    def _value(self, key: str | None, text: str, found: Counter[str], depth: int) -> str:
+        inside: Counter[str] = Counter()
+        clean = self._text(text, inside, depth)
+        if key is not None and self._is_secret(key, text) and not _MARK.fullmatch(clean):
+            found[CREDENTIAL] += 1
+            return f"[redacted:{CREDENTIAL}]"
+        found.update(inside)
+        return clean
+
+    def _is_secret(self, key: str, text: str) -> bool:
+        if self._keys is None or not self._keys.search(key) or _PLAIN.match(text):
+            return False
+        # The working directory has the name of a password.
+        return not (key.lower() in ("pwd", "oldpwd") and _PATH.match(text))
+
+    def _text(self, text: str, found: Counter[str], depth: int) -> str:
+        if not self._everywhere and not _scan_any(self._scan, text):
+            return text
+        if depth < _INNER and (inner := _json_inside(text)) is not None:
+            clean = self._document(inner, found, depth + 1)
+            return text if clean is inner else clean.decode()
+        # Until nothing changes: what one pattern replaces may show the next one more. Each turn leaves
+        # less text outside of marks, so it ends; and a second call finds nothing to do.
+        while True:
+            before = text
+            for pattern in self._patterns:
+                text = _replaced(pattern, text, found)
+            if text == before:
+                return text
+
+
+class _Strings:
+    """The strings of a JSON document, found from any place in it without reading it from the start."""
+
+    def __init__(self, raw: bytes) -> None:
+        # Of the same length, and with no quotes left but those that open and close strings.
+        self._bare = raw.replace(rb"\\", b"__").replace(rb"\"", b"__")
+        self._at = self._quotes = 0
+
+    def values(self, low: int, high: int) -> Iterator[tuple[tuple[int, int] | None, int, int]]:
+        """The strings that are values and touch [low, high): key, start, end. Calls go forward only."""
+        bare = self._bare
+        self._quotes += bare.count(b'"', self._at, low)
+        self._at = low
+        start = bare.rfind(b'"', 0, low) if self._quotes % 2 else bare.find(b'"', low)
+        after_key = False
+        while start >= 0 and (start < high or after_key):
+            end = bare.index(b'"', start + 1) + 1
+            space = _SPACE.match(bare, end)
+            after_key = space is not None and bare[space.end() : space.end() + 1] == b":"
+            if not after_key:
+                yield self._key(start), start, end
+            start = bare.find(b'"', end)
+
+    def _key(self, start: int) -> tuple[int, int] | None:
+        at = start - 1
+        while at >= 0 and self._bare[at] in b" \t\r\n":
+            at -= 1
+        if at < 0 or self._bare[at] != 0x3A:
+            return None
+        end = self._bare.rindex(b'"', 0, at)
+        return self._bare.rindex(b'"', 0, end), end + 1
+
+
+def _replaced(pattern: _Pattern, text: str, found: Counter[str]) -> str:
+    spans = [_span(match, pattern.groups) for match in _matches(pattern, text)]
+    if not spans:
+        return text
+    marks = [mark.span() for mark in _MARK.finditer(text)]
+    parts: list[str] = []
+    copied = 0
+    for start, end in spans:
+        for low, high in marks:
+            if low < end and start < high:
+                # A mark is taken whole or left alone, never cut.
+                start, end = (start, start) if low <= start and end <= high else (min(start, low), max(end, high))
+        if start < end and start >= copied:
+            found[pattern.name] += 1
+            parts += text[copied:start], f"[redacted:{pattern.name}]"
+            copied = end
+    return "".join([*parts, text[copied:]])
+
+
+def _span(match: re.Match[str], groups: tuple[str, ...]) -> tuple[int, int]:
+    for group in groups:
+        if match.start(group) >= 0:
+            return match.span(group)
+    return match.span()
+
+
+def _matches(pattern: _Pattern, text: str) -> Iterator[re.Match[str]]:
+    if pattern.scan is None or (not pattern.built_in and _scan_any(pattern.scan, text)):
+        yield from pattern.regex.finditer(text)
+        return
+    if not pattern.built_in:
+        return
+    # In a long text `re` reads only around the triggers; it is a hundred times slower than the scan.
+    done = 0
+    for low in range(0, len(text) or 1, _CHUNK):
+        high = low + _CHUNK + _OVERLAP
+        if _scan_any(pattern.scan, text[low:high]):
+            for match in pattern.regex.finditer(text, max(done, low - _MARGIN), high + _REACH):
+                if match.start() >= high:
+                    break
+                done = match.end()
+                yield match
+
+
+def _compile(name: str, pattern: str, searches: bool = True) -> _Pattern:
+    if not _NAME.fullmatch(name):
+        raise BadPattern(f"redaction pattern {name!r}: a name is made of letters, digits, '_', '-' and '.'")
+    if pattern in _TRIGGERS:
+        regex, trigger = re.compile(pattern, re.MULTILINE), _TRIGGERS[pattern]
+        return _Pattern(name, regex, _groups(regex), trigger, _scanner([trigger]), True)
+    try:
+        regex = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        where = getattr(error, "pos", None)
+        at = "" if where is None else f" at position {where}"
+        raise BadPattern(f"redaction pattern {name!r}: {getattr(error, 'msg', error)}{at}: {pattern!r}") from None
+    if searches and regex.search(""):
+        raise BadPattern(f"redaction pattern {name!r} matches the empty text, so everywhere: {pattern!r}")
+    if nested := _nested(_tree(pattern)):
+        raise BadPattern(
+            f"redaction pattern {name!r} repeats {nested} inside a repetition, which can take forever; "
+            f"bound one of them ({{1,40}}) or make it possessive (++, *+): {pattern!r}"
+        )
+    trigger = _trigger(pattern)
+    scan = None if trigger is None else _scanner([trigger])
+    return _Pattern(name, regex, _groups(regex), trigger, scan, False)
+
+
+def _groups(regex: re.Pattern[str]) -> tuple[str, ...]:
+    return tuple(name for name in regex.groupindex if name.startswith("secret"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -361,6 +363,38 @@ def test_of_makes_each_schema_once() -> None:
     assert Schema.of(one) is Schema.of(two)
     assert Schema.of(True).is_valid(b"1")
     assert not Schema.of(False).is_valid(b"1")
+
+
+def test_of_keeps_the_schemas_used_last() -> None:
+    kept = Schema.of({"title": "kept"})
+    first = Schema.of({"title": "first"})
+    for number in range(Schema._CACHE_SIZE + 10):
+        Schema.of({"title": f"other {number}"})
+        assert Schema.of({"title": "kept"}) is kept
+    assert Schema.of({"title": "first"}) is not first
+    assert len(Schema._cache) <= Schema._CACHE_SIZE
+
+
+@pytest.mark.parametrize(
+    "document", [[], msgspec.Raw(b"{}"), {"const": object()}, {"const": {1: {(1, 2): 3}}}]
+)
+def test_of_refuses_what_is_not_a_schema(document: Any) -> None:
+    Schema.of({})
+    with pytest.raises(SchemaError):
+        Schema.of(document)
+
+
+def test_the_validator_is_imported_when_a_schema_is_made() -> None:
+    script = """
+import sys
+from mcp_envelope import seal, widen
+seal({"a": ["x"] * 1000}, max_bytes=1000)
+widen({"type": "object"})
+assert "jsonschema_rs" not in sys.modules
+seal({"a": 1}, max_bytes=1000, schema={"type": "object"})
+assert "jsonschema_rs" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.parametrize(

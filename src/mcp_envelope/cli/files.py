@@ -11,7 +11,8 @@ import json
 import sys
 from typing import Any, Final
 
-from ..faults import JSONError, Node, parse
+from ..faults import JSONError
+from ..jsontree import Node, parse
 from ..schema import SchemaError
 from . import console
 from .console import BadInput
