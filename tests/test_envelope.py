@@ -16,7 +16,7 @@ import msgspec
 import pydantic
 import pytest
 
-from mcp_envelope import JSONError, PayloadError, Schema, SchemaError, seal, widen
+from mcp_envelope import JSONError, PayloadError, Schema, SchemaError, rank, seal, widen
 from mcp_envelope.meters import meter
 
 
@@ -233,6 +233,42 @@ def test_bad_settings_are_named() -> None:
         seal({}, meter="estimat")
     with pytest.raises(SchemaError):
         seal({}, schema={"type": "nonsense"})
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"tokens": "300"}, "whole number"),
+        ({"tokens": True}, "whole number"),
+        ({"rank": {"/a": "-id"}}, "rank()"),
+        ({"rank": rank("-id")}, "maps paths"),
+        ({"rank": {"a": rank("-id")}}, "JSON pointer"),
+        ({"budget": 300}, "Budget.of"),
+        ({"hint": 3}, "hint is a text"),
+        ({"warnings": "stale"}, "list of texts"),
+        ({"read_as": "loud"}, "read_as is one of"),
+    ],
+)
+def test_mistakes_are_named_where_they_are_made(options: Any, says: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        seal({"a": []}, **options)
+    assert says in str(caught.value)
+
+
+def test_a_key_that_is_no_text_is_named() -> None:
+    with pytest.raises(PayloadError, match="key must be a text"):
+        seal({(1, 2): 3})
+
+
+def test_what_widen_gives_is_a_schema() -> None:
+    widened = widen({"type": "array"})
+    assert structured(seal([1, 2], schema=widened)) == {"result": [1, 2]}
+
+
+def test_the_figures_in_meta_are_true() -> None:
+    sealed = seal({"a": 1}, tokens=500, profile="debug")
+    assert sealed.meta is not None
+    assert sealed.meta["io.github.mcp-envelope/notice"]["budget"]["used"] == sealed.report.structured_used
 
 
 def test_a_budget_out_of_range_is_clamped_and_says_so() -> None:

@@ -280,6 +280,34 @@ def test_any_text(text: str, budget: dict[str, Any], handle: str | None, is_erro
         assert cut.dropped > 0
 
 
+lines = st.lists(
+    st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=90), min_size=1, max_size=6
+)
+
+
+@given(some=lines, budget=budgets, is_error=st.booleans(), inside=st.booleans())
+@thorough(300)
+def test_lines_of_text_can_always_be_cut(
+    some: list[str], budget: dict[str, Any], is_error: bool, inside: bool
+) -> None:
+    text = ("\n".join(some) + "\n") * 3000
+    payload: Any = [{"type": "text", "text": text}] if inside else text
+    sealed = seal(payload, **budget, is_error=is_error, read_as="blocks" if inside else "text")
+    assert "RESULT_TOO_LARGE" not in sealed.content.decode()
+    if not sealed.truncated:
+        return
+    assert sealed.cuts[0].kept > 0 or not text.strip()
+    assert sealed.report.used > 0.6 * sealed.report.limit
+
+
+def test_no_budget_is_unlucky_for_a_log() -> None:
+    log = "".join(f"2026-01-02 10:{n % 60:02} INFO worker {n} finished job {n * 7919}\n" for n in range(3000))
+    for tokens in range(128, 1200):
+        sealed = seal(log, tokens=tokens)
+        assert not sealed.is_error, tokens
+        assert sealed.report.used > 0.8 * tokens - 30, tokens
+
+
 @pytest.mark.parametrize("meter", ["bytes", "estimate", "chars4", "exact"])
 @pytest.mark.parametrize("handle", [None, "x" * 43])
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .budget import Budget
+    from .context import describe_call, fallback, index_age, stale, upgrade, warn
     from .envelope import seal
     from .faults import JSONError
     from .fitting import Cut
+    from .outcome import Failure, Link, Miss, Reply
     from .payload import PayloadError
     from .ranking import Key, Ranking, rank
     from .schema import Schema, SchemaError, Widened, widen
@@ -21,35 +23,55 @@ __version__ = "0.1.0"
 __all__ = [
     "Budget",
     "Cut",
+    "Failure",
     "JSONError",
     "Key",
+    "Link",
+    "Miss",
     "PayloadError",
     "Ranking",
+    "Reply",
     "Report",
     "Schema",
     "SchemaError",
     "Sealed",
     "Widened",
     "__version__",
+    "describe_call",
+    "fallback",
+    "index_age",
     "rank",
     "seal",
+    "stale",
+    "upgrade",
+    "warn",
     "widen",
 ]
 
 _HOMES = {
     "Budget": "budget",
     "Cut": "fitting",
+    "Failure": "outcome",
     "JSONError": "faults",
     "Key": "ranking",
+    "Link": "outcome",
+    "Miss": "outcome",
     "PayloadError": "payload",
     "Ranking": "ranking",
+    "Reply": "outcome",
     "Report": "sealed",
     "Schema": "schema",
     "SchemaError": "schema",
     "Sealed": "sealed",
     "Widened": "schema",
+    "describe_call": "context",
+    "fallback": "context",
+    "index_age": "context",
     "rank": "ranking",
     "seal": "envelope",
+    "stale": "context",
+    "upgrade": "context",
+    "warn": "context",
     "widen": "schema",
 }
 

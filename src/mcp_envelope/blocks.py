@@ -22,7 +22,7 @@ TEXT_OPEN: Final = b'{"type":"text","text":'
 TEXT_CLOSE: Final = b"}"
 # Room for the mark at the seam and a little of the text itself.
 _TEXT_FLOOR: Final = 96
-_TRIES: Final = 8
+_TRIES: Final = 64
 
 
 def text_block(text: str) -> bytes:
@@ -51,8 +51,8 @@ class TextBlock:
             block.node = Node(encode(text.decode()))
         else:
             block.node, block._text = None, text
-        # Escapes come on top; where they matter the search finds out.
-        block.size += len(text)
+        # As it will be once it is escaped; rare control characters are left to the search.
+        block.size += len(text) + sum([text.count(mark) for mark in (b"\n", b'"', b"\\", b"\t", b"\r")])
         return block
 
     @property
@@ -99,7 +99,8 @@ class TextBlock:
             if len(string) <= room:
                 cuts.append(Cut(self.path, "characters", fitted.kept, fitted.total, fitted.offset))
                 return string
-            inside = min(inside * room // len(string), inside - 1)
+            # Less than what came out, not less than what was asked for: at line ends the same comes out again.
+            inside = min(inside * room // len(string), len(fitted.text) - 1)
         return None
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from . import dialects
 from .budget import Budget
+from .context import current
 from .facts import Facts
 from .job import PROFILES, Job, Profile
-from .payload import As, read_payload
+from .outcome import read_outcome
+from .payload import As, Payload, read_payload
 from .ranking import Ranking
-from .schema import Schema
+from .schema import Schema, Widened
 from .sealed import Sealed
 
 # What a handle may look like: the smallest budget must have room for it, and a call must be able to name it.
@@ -32,7 +34,7 @@ def seal(
     meter: str | None = None,
     budget: Budget | None = None,
     dialect: str = "native",
-    schema: Schema | Mapping[str, Any] | bool | None = None,
+    schema: Schema | Widened | Mapping[str, Any] | bool | None = None,
     wrap: bool = False,
     rank: Mapping[str, Ranking] | None = None,
     profile: Profile = "minimal",
@@ -42,33 +44,50 @@ def seal(
     tool: str | None = None,
     request_id: str | None = None,
     duration_ms: float | None = None,
-    is_error: bool = False,
+    is_error: bool | None = None,
     read_as: As = "auto",
 ) -> Sealed:
-    """Fit a tool's payload into a budget.
+    """Fit what a tool returned (or raised: a `Failure`) into a budget, in the shape of a dialect.
 
-    `schema` is the output schema that clients were told; if it was made by `widen` and wrapped, say `wrap`.
-    `rank` maps the path of a list to its ranking. `handle` names the stored payload, if it was stored.
+    The budget, for each lane: `tokens` (8000 unless the dialect says otherwise), counted by `meter`
+    ("estimate", "chars4", "exact"), or `max_bytes`, or a ready `budget`.
+
+    `schema`: in the native dialect the output schema that clients were told, best as `widen` gives it (if only
+    its `schema` is passed on and it was wrapped, say `wrap`); in the other dialects the schema of the data.
+    `rank` maps the path of a list to its ranking, made by `rank()`.
+    `handle` names the stored payload, if it was stored; notes then say `envelope_read(handle, …)`.
+    `hint` is the next step to suggest when something was cut; `warnings` travel with the result.
+    `profile` says how much metadata is shown; `tool`, `request_id`, `duration_ms` are some of it.
+    `is_error` marks the payload as a failure's text: its beginning and its end stay.
+    `read_as` settles what the payload is, where its type does not tell: "json", "text" or "blocks".
     """
+    if isinstance(schema, Widened):
+        wrap, schema = schema.wrapped, schema.schema
+    _check(budget, rank, warnings, hint, read_as)
+    spoken = dialects.dialect(dialect)
     if budget is None:
-        budget = Budget.of(tokens=tokens, max_bytes=max_bytes, meter=meter)
+        budget = spoken.budget(tokens, max_bytes, meter)
     if handle is not None and not _HANDLE.fullmatch(handle):
         raise ValueError(f"a handle has 1 to 43 letters, digits or . _ ~ -, got {handle[:60]!r}")
     if profile not in PROFILES:
         raise ValueError(f"profile is one of {', '.join(PROFILES)}; got {profile!r}")
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema.of(schema)
-    read = read_payload(payload, read_as)
     facts = Facts(
         handle=handle,
         hint=hint,
         warnings=(*warnings, *([budget.warning] if budget.warning else [])),
         tool=tool,
         request_id=request_id,
+        client_request_id=request_id is not None,
         duration_ms=duration_ms,
     )
-    job = Job(read, budget, facts, schema, wrap, rank or {}, is_error, profile)
-    lanes = dialects.dialect(dialect).seal(job)
+    outcome = read_outcome(payload, facts, current())
+    read = read_payload(outcome.data, read_as) if outcome.has_data else Payload()
+    if is_error is None:
+        is_error = outcome.is_error
+    job = Job(read, budget, outcome.facts, schema, wrap, {**outcome.rank, **(rank or {})}, is_error, profile)
+    lanes = spoken.seal(job)
     return Sealed(
         lanes.content,
         lanes.structured,
@@ -78,3 +97,24 @@ def seal(
         budget=budget,
         payload=read,
     )
+
+
+def _check(budget: object, rank: object, warnings: object, hint: object, read_as: object) -> None:
+    """Mistakes that would otherwise show up far from here, in other words."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise TypeError(f"budget is a Budget, such as Budget.of(tokens=2000); got {budget!r}")
+    if rank is not None and not isinstance(rank, Mapping):
+        raise TypeError(f'rank maps paths to rankings, such as {{"/items": rank("-score")}}; got {rank!r}')
+    for path, ranking in (rank or {}).items() if isinstance(rank, Mapping) else ():
+        if not isinstance(ranking, Ranking):
+            raise TypeError(
+                f'a ranking is made by rank(), such as rank("-score"); got {ranking!r} for {path!r}'
+            )
+        if path and not str(path).startswith("/"):
+            raise ValueError(f"the path of a list is a JSON pointer, such as /items; got {path!r}")
+    if isinstance(warnings, str):
+        raise TypeError(f"warnings is a list of texts; got the text {warnings!r}")
+    if hint is not None and not isinstance(hint, str):
+        raise TypeError(f"hint is a text; got {hint!r}")
+    if read_as not in get_args(As):
+        raise ValueError(f"read_as is one of {', '.join(get_args(As))}; got {read_as!r}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from .fitting import Cut
+
+Status = Literal["ok", "info", "warn", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +22,44 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class UpgradeHint:
+    """A feature that a higher tier has."""
+
+    feature: str
+    tier: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
+    """Everything but the payload. What is absent is None or empty, and no dialect makes it up."""
+
+    # What became of the payload.
     cuts: tuple[Cut, ...] = ()
     handle: str | None = None
+    # What the tool said.
+    error: Problem | None = None
+    miss: Problem | None = None
+    status: Status | None = None
+    summary: str | None = None
+    details: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    links: tuple[Mapping[str, Any], ...] = ()
+    show_details: bool = True
     hint: str | None = None
     warnings: tuple[str, ...] = ()
-    error: Problem | None = None
+    # What the call was.
     tool: str | None = None
+    tool_version: str | None = None
     request_id: str | None = None
+    client_request_id: bool = False
     duration_ms: float | None = None
+    tier: str | None = None
+    capabilities: tuple[str, ...] | None = None
+    upgrade_hints: tuple[UpgradeHint, ...] = ()
+    rate_limit: Mapping[str, Any] | None = None
+    token_usage: Mapping[str, Any] | None = None
+    workspace: Mapping[str, Any] | None = None
+    # What the dialect adds because of the profile.
     extras: Mapping[str, Any] = field(default_factory=dict)

@@ -28,6 +28,8 @@ _FEW_FIT: Final = 4
 _USEFUL_SHARE: Final = 512
 # An object with more members is a map: whole members are kept rather than a crumb of each.
 _MANY_MEMBERS: Final = 256
+# How often JSON in a string is fitted again because its escapes took more than their share.
+_TRIES: Final = 24
 # So many members may be too large before the rest of a map isn't looked at any more.
 _MISSES: Final = 64
 # The smallest member that there can be: `"":0,`
@@ -263,7 +265,7 @@ class Fitter:
         """A string that holds JSON stays a string that holds JSON."""
         inside = (room - 2) * inner.node.size // spot.node.size
         made = len(self._cuts)
-        for _ in range(6):
+        for _ in range(_TRIES):
             body = self._fit(inner, inside, give)
             if body is None:
                 return None
@@ -271,7 +273,7 @@ class Fitter:
             if len(escaped) <= room:
                 return escaped
             del self._cuts[made:]
-            inside = min(inside * room // len(escaped), inside - 1)
+            inside = min(inside * room // len(escaped), len(body) - 1)
         return None
 
 

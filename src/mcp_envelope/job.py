@@ -53,7 +53,15 @@ class Dialect(Protocol):
 
     name: str
 
+    def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
+        """The budget of a call: as asked for, in this dialect's unit and range."""
+        ...
+
     def seal(self, job: Job) -> Lanes: ...
+
+    def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:
+        """The schema of what this dialect puts into `structuredContent`, for a schema of the data."""
+        ...
 
 
 @dataclass(slots=True)
@@ -64,14 +72,25 @@ class Job:
     schema: Schema | None = None
     wrap: bool = False
     rankings: Mapping[str, Ranking] = field(default_factory=dict)
-    is_error: bool = False
+    # Said by the caller; None leaves it to the dialect.
+    is_error: bool | None = None
     profile: Profile = "minimal"
+    # Further names of lists that the dialect ctxo may cut.
+    truncatable: frozenset[str] = frozenset()
     _rate: float = 0.0
 
     def lane(
         self, text: bytes, cuts: tuple[Cut, ...], body: bytes = b"", measured: bytes | None = None
     ) -> Lane:
         return Lane(text, cuts, self.budget.meter, body, measured)
+
+    def first_that_fits(self, finish: Callable[[int], Lane]) -> Lane:
+        """The longest notice that is within the budget; the shortest if none is."""
+        for length in LENGTHS:
+            lane = finish(length)
+            if lane.fits(self.budget.limit):
+                break
+        return lane
 
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Facts:
         return replace(self.facts, cuts=cuts)

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from .faults import JSONError
-from .jsontree import Buffer, Node, from_members, parse
+from .jsontree import Buffer, Node, encode, from_members, parse
 
 As = Literal["auto", "json", "text", "blocks"]
 
@@ -48,6 +48,18 @@ class Payload:
     blocks: tuple[Buffer, ...] | None = None
     text: bytes | None = None
     source: bytes | None = None
+
+    def as_node(self) -> Node:
+        """The payload as one JSON value, for a dialect that puts it into a member of its own."""
+        if self.node is not None:
+            return self.node
+        if self.text is not None:
+            return Node(encode(self.text.decode()))
+        return Node(b"null") if self.blocks is None else Node(b"[%b]" % b",".join(self.blocks))
+
+    @property
+    def is_empty(self) -> bool:
+        return self.node is None and self.blocks is None and self.text is None
 
     def original(self) -> bytes:
         """The document as it came, its whitespace included."""
@@ -115,6 +127,9 @@ def _foreign(value: Any) -> Any:
         return dict(value)
     if hasattr(value, "tolist"):
         return value.tolist()
+    if isinstance(value, tuple | frozenset):
+        # msgspec writes these itself, so it asks for one that stands where a key should be.
+        raise TypeError(f"a key must be a text or a number, not a {type(value).__name__}")
     if isinstance(value, range | Sequence) or hasattr(value, "__next__"):
         return list(value)
     raise TypeError(

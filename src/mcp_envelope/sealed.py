@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from .budget import Budget
-from .facts import Facts
+from .facts import Facts, Problem
 from .fitting import Cut
 from .jsontree import compact, encode
 from .payload import Payload
@@ -52,6 +52,10 @@ class Sealed:
         self.is_error = is_error
         self.meta = meta
 
+    def __repr__(self) -> str:
+        lanes = "content and structuredContent" if self._structured else "content"
+        return f"<Sealed: {lanes}, {len(self.cuts)} cuts{', an error' if self.is_error else ''}>"
+
     @property
     def content(self) -> bytes:
         """The JSON of `content`, as it was measured."""
@@ -64,11 +68,18 @@ class Sealed:
 
     @property
     def content_cuts(self) -> tuple[Cut, ...]:
+        """What was left out of the text lane; its escapes cost room, so it holds less than the other."""
         return self._content.cuts
 
     @property
     def structured_cuts(self) -> tuple[Cut, ...]:
+        """What was left out of the structured lane."""
         return self._structured.cuts if self._structured else ()
+
+    @property
+    def problem(self) -> Problem | None:
+        """The coded failure that the result tells of, if it does."""
+        return self._facts.error
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -95,7 +106,7 @@ class Sealed:
         size = self._payload.size
         if not lane.cuts or self._budget.unit == "bytes":
             return size if lane.cuts else 0
-        sample = self._payload.sample() if self._facts.error else lane.json
+        sample = self._payload.sample()
         return round(size * self._budget.meter.count(sample) / max(len(sample), 1))
 
     @property
@@ -108,7 +119,7 @@ class Sealed:
         return bool(self.cuts)
 
     def to_json(self) -> bytes:
-        """The `CallToolResult` as one line of JSON, the lanes byte for byte as they were measured."""
+        """The `CallToolResult` as one line of JSON; a structure that came with line breaks goes without."""
         parts = [b'"content":%b' % self.content]
         if self.structured is not None:
             # A message is one line on stdio, so what came with line breaks is sent without.

@@ -59,9 +59,7 @@ def fit_text(
 
 
 def _seam(left_out: int, lines_left_out: int) -> bytes:
-    what = f"{left_out} characters"
-    if lines_left_out > 1:
-        what = f"{lines_left_out} lines, {what}"
+    what = f"{lines_left_out} lines" if lines_left_out > 1 else f"{left_out} characters"
     return f"\n{_ELLIPSIS} [{what} left out]\n".encode()
 
 

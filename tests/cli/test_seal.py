@@ -443,7 +443,7 @@ def test_help_names_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_examples_of_the_help_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     main(["seal", "--help"])
     examples = capsys.readouterr().out.partition("examples:\n")[2]
-    assert examples.count("mcp-envelope seal") == 3
+    assert examples.count("mcp-envelope seal") == 4
     # A shell function has no hyphen in its name.
     script = f"""set -e; sealer() {{ "{sys.executable}" -m mcp_envelope "$@"; }}\n{examples}"""
     script = script.replace("mcp-envelope seal", "sealer seal")
@@ -452,9 +452,48 @@ def test_the_examples_of_the_help_run(capsys: pytest.CaptureFixture[str], tmp_pa
     )
     assert done.returncode == 0, done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(results) == 3
+    assert len(results) == 4
     assert b"error" not in done.stderr
     assert b"warning" not in done.stderr
+
+
+def test_the_payload_is_not_overwritten(run: Run, hits: str, tmp_path: Path) -> None:
+    before = (tmp_path / hits).read_bytes()
+    outcome = run(hits, "--output", hits)
+    assert outcome.code == 2
+    assert "would overwrite the payload" in outcome.err
+    assert (tmp_path / hits).read_bytes() == before
+
+
+def test_a_closed_schema_is_pointed_out(run: Run) -> None:
+    payload = json.dumps({"rows": list(range(3000))}).encode()
+    Path("closed.json").write_text(
+        '{"type": "object", "properties": {"rows": {}}, "additionalProperties": false}'
+    )
+    outcome = run("--schema", "closed.json", "--tokens", "300", stdin=payload)
+    assert list(outcome.result["structuredContent"]) == ["rows"]
+    assert "--widen makes some" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("dialect", "first"),
+    [("native", "rows"), ("ctxo", "rows"), ("transcend", "ok"), ("scalpel", "data")],
+)
+def test_every_dialect_is_spoken(run: Run, dialect: str, first: str) -> None:
+    outcome = run("--dialect", dialect, stdin=b'{"rows": [1, 2]}')
+    assert outcome.code == 0
+    assert next(iter(json.loads(outcome.result["content"][0]["text"]))) == first
+
+
+def test_gel_is_spoken(run: Run) -> None:
+    outcome = run("--dialect", "gel", "--tool", "rows", stdin=b'{"rows": [1, 2]}')
+    assert list(outcome.result["structuredContent"]) == ["meta", "data"]
+
+
+def test_a_wrong_dialect(run: Run) -> None:
+    outcome = run("--dialect", "transcent", stdin=b"{}")
+    assert outcome.code == 2
+    assert "transcend" in outcome.err
 
 
 # -- as a process -------------------------------------------------------------------------------------------
@@ -532,7 +571,14 @@ def at_terminal(command: list[str], folder: Path, **env: str | None) -> tuple[in
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment(TERM="xterm", **env)
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=environment(TERM="xterm", **env),
+        # In a background job interrupts are ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as started:
         os.close(theirs)
         limit = threading.Timer(60, started.kill)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import sys
+from contextlib import suppress
 from typing import Any, Final
 
 from ..faults import JSONError
@@ -43,7 +45,8 @@ def read(path: str) -> bytes:
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise BadInput(f"{name_of(path)} is UTF-16; save it as UTF-8") from None
         at = place(data, error.start)
-        raise BadInput(f"{name_of(path)}, {at}: not UTF-8 (byte 0x{data[error.start]:02x})") from None
+        byte = f"0x{data[error.start]:02x}"
+        raise BadInput(f"{name_of(path)}, {at}: not UTF-8 (byte {byte}); save it as UTF-8") from None
     return data.removeprefix(codecs.BOM_UTF8)
 
 
@@ -69,6 +72,12 @@ def write(path: str, data: bytes) -> None:
         raise BadInput(f"cannot write {path}: {console.reason(error)}") from None
 
 
+def are_same(one: str, other: str) -> bool:
+    with suppress(OSError):
+        return os.path.samefile(one, other)
+    return False
+
+
 def place(data: bytes, offset: int) -> str:
     """`line 3, column 14`, columns in characters."""
     before = data[:offset]
@@ -81,9 +90,11 @@ def parse_json(data: bytes, path: str) -> Node:
     try:
         return parse(data)
     except JSONError as error:
-        raise BadInput(
-            f"{name_of(path)}, line {error.line}, column {error.column}: not JSON: {error.reason}"
-        ) from None
+        at = f"line {error.line}, column {error.column}"
+        advice = (
+            "; one document to a line is text: say --as text" if "follows the end" in error.reason else ""
+        )
+        raise BadInput(f"{name_of(path)}, {at}: not JSON: {error.reason}{advice}") from None
 
 
 def read_schema(path: str) -> tuple[bytes, dict[str, Any] | bool]:

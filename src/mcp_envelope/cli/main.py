@@ -17,7 +17,10 @@ from . import console
 from .console import BadInput, Parser
 
 # Each is a module beside this one, with `run(arguments) -> exit code`.
-COMMANDS: Final = {"seal": "fit a tool's payload into a budget and print the result"}
+COMMANDS: Final = {
+    "seal": "fit a tool's payload into a budget and print the result",
+    "config": "print the settings that apply to a tool, and where they came from",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

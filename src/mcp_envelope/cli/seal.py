@@ -11,12 +11,13 @@ import argparse
 import sys
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 import msgspec
 
 from ..budget import DEFAULT_TOKENS, Budget
-from ..dialects.notice import META_KEY
+from ..dialects import NAMES, dialect
+from ..dialects.notice import ENVELOPE_KEY
 from ..envelope import seal
 from ..faults import JSONError
 from ..fitting import Cut
@@ -54,6 +55,7 @@ examples:
   mcp-envelope seal hits.json --bytes 1000 --rank /hits:-score
   echo '{"type": "object", "required": ["hits"]}' > schema.json
   mcp-envelope seal hits.json --schema schema.json --widen --profile debug
+  mcp-envelope seal hits.json --dialect transcend --tokens 800
 """
 # So many items of a list are looked at to see whether a ranking's field is there.
 _LOOKED_AT: Final = 100
@@ -81,6 +83,8 @@ def _run(options: argparse.Namespace, budget: Budget, rankings: dict[str, Rankin
         raise _Misuse("--widen wraps where it must; --wrap is for a schema that is wrapped already")
     if options.schema == files.STDIN == options.file:
         raise _Misuse("the payload and the schema cannot both come from standard input")
+    if options.output != files.STDIN and files.are_same(options.output, options.file):
+        raise _Misuse("--output would overwrite the payload; name another file")
     schema, wrap = _schema(options)
     if options.file == files.STDIN and sys.stdin is not None and sys.stdin.isatty() and not options.quiet:
         console.say("note", "reading the payload from the terminal; end it with Ctrl-D")
@@ -95,6 +99,7 @@ def _run(options: argparse.Namespace, budget: Budget, rankings: dict[str, Rankin
         sealed = seal(
             data,
             budget=budget,
+            dialect=options.dialect,
             schema=schema,
             wrap=wrap,
             rank=rankings,
@@ -103,12 +108,15 @@ def _run(options: argparse.Namespace, budget: Budget, rankings: dict[str, Rankin
             hint=options.hint,
             warnings=options.warning,
             tool=options.tool,
-            is_error=options.error,
+            is_error=options.error or None,
             read_as=read_as,
         )
     except (JSONError, PayloadError) as error:
         raise BadInput(f"{files.name_of(options.file)}: {error}") from None
-    too_large = _problem(sealed)
+    too_large = f"{sealed.problem.code}: {sealed.problem.message}" if sealed.problem else ""
+    if sealed.structured_cuts and ENVELOPE_KEY.encode() not in (sealed.structured or b"") and not wrap:
+        if options.dialect == "native":
+            notes.append("the schema leaves no room for the notice in structuredContent; --widen makes some")
     if schema is not None and node is not None and (too_large or not sealed.truncated):
         warnings += _mismatch(schema, data, wrap, options)
     files.write(options.output, sealed.to_json() + b"\n")
@@ -129,7 +137,7 @@ def _run(options: argparse.Namespace, budget: Budget, rankings: dict[str, Rankin
 
 def _budget(options: argparse.Namespace) -> Budget:
     try:
-        return Budget.of(tokens=options.tokens, max_bytes=options.bytes, meter=options.meter)
+        return dialect(options.dialect).budget(options.tokens, options.bytes, options.meter)
     except ValueError as error:
         raise _Misuse(str(error)) from None
 
@@ -266,12 +274,6 @@ def _mismatch(schema: Schema, data: bytes, wrap: bool, options: argparse.Namespa
 # -- what comes out -----------------------------------------------------------------------------------------
 
 
-def _problem(sealed: Sealed) -> str:
-    """What the notice says about a result that could not be cut."""
-    problem: dict[str, Any] | None = ((sealed.meta or {}).get(META_KEY) or {}).get("error")
-    return f"{problem['code']}: {problem['message']}" if problem else ""
-
-
 def _summary(sealed: Sealed) -> str:
     report = sealed.report
     said = f"sealed: {report.used:,} of {report.limit:,} {report.unit}"
@@ -316,7 +318,8 @@ def _parser() -> Parser:
         "--tokens",
         type=console.whole_number,
         metavar="N",
-        help=f"the most tokens that each lane of the result may have (default: {DEFAULT_TOKENS})",
+        help="the most tokens that each lane (content, structuredContent) may have "
+        f"(default: {DEFAULT_TOKENS})",
     )
     limit("--bytes", type=console.whole_number, metavar="N", help="the same in bytes")
     budget.add_argument(
@@ -336,7 +339,7 @@ def _parser() -> Parser:
         help="auto, json, text, or blocks (a JSON list of MCP content blocks)",
     )
     add("--schema", metavar="FILE", help="the tool's output schema, which the result keeps to")
-    add("--widen", action="store_true", help="first add the notice to the schema, as the proxy does")
+    add("--widen", action="store_true", help="first make room for the notice in the schema")
     add("--wrap", action="store_true", help='the schema is that of {"result": payload}')
     add(
         "--rank",
@@ -346,9 +349,20 @@ def _parser() -> Parser:
         help="order the list at PATH before it is cut: /hits:-score, /refs:@file,line "
         "(- down, @ grouped; may be repeated)",
     )
-    add("--error", action="store_true", help="the payload is the text of a failure")
+    add(
+        "--error",
+        action="store_true",
+        help="the payload is the text of a failure: its beginning and its end stay",
+    )
 
-    add = parser.add_argument_group("the notice").add_argument
+    add = parser.add_argument_group("the shape").add_argument
+    add(
+        "--dialect",
+        type=console.one_of(NAMES),
+        default="native",
+        metavar="NAME",
+        help="native (default), ctxo, transcend, gel or scalpel",
+    )
     add(
         "--tool",
         type=console.plain_text,

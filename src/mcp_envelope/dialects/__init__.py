@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from ..job import Dialect
-from .native import Native
+from importlib import import_module
 
-_DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (Native(),)}
-NAMES: tuple[str, ...] = tuple(_DIALECTS)
+from ..job import Dialect
+
+# Each in a file of its own, imported when it is spoken.
+_CLASSES: dict[str, str] = {
+    "native": "Native",
+    "ctxo": "Ctxo",
+    "transcend": "Transcend",
+    "gel": "Gel",
+    "scalpel": "Scalpel",
+}
+NAMES: tuple[str, ...] = tuple(_CLASSES)
+_made: dict[str, Dialect] = {}
 
 
 def dialect(name: str) -> Dialect:
-    found = _DIALECTS.get(name)
-    if found is None:
-        raise ValueError(f"unknown dialect {name!r}; use one of {', '.join(NAMES)}")
-    return found
+    if name not in _made:
+        if name not in _CLASSES:
+            raise ValueError(f"unknown dialect {name!r}; use one of {', '.join(NAMES)}")
+        made: Dialect = getattr(import_module(f".{name}", __name__), _CLASSES[name])()
+        _made[name] = made
+    return _made[name]

@@ -8,19 +8,31 @@ RESULT_TOO_LARGE: no structured lane, and in the text, which no schema binds, as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from ..blocks import TEXT_CLOSE, TEXT_OPEN, Block, TextBlock, fit_blocks, read_blocks, text_block
+from ..budget import Budget
 from ..fitting import Cut, Fitter
-from ..job import LENGTHS, Job, Lanes
-from ..jsontree import Node, encode, sniff
+from ..job import Job, Lanes
+from ..jsontree import Node, encode, parse, sniff
+from ..payload import Payload
 from ..rooms import Lane
-from ..schema import FREE, Place
+from ..schema import FREE, Place, widen
+from ..schema.wrapping import either, envelope_schema
 from ..text import Ends
 from . import notice
 
+_MISS: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "found": {"const": False},
+        "hint": {"type": "string"},
+        notice.ENVELOPE_KEY: envelope_schema(),
+    },
+    "required": ["found", "hint"],
+}
 # A payload of more bytes than this to one unit of the budget is not tried as it is.
 _HOPELESS: Final = 16
 
@@ -28,22 +40,39 @@ _HOPELESS: Final = 16
 class Native:
     name = "native"
 
+    def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
+        return Budget.of(tokens=tokens, max_bytes=max_bytes, meter=meter)
+
+    def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:
+        """The data's own schema with room for a notice, or that of a miss. A failure has no structure."""
+        return None if data is None else either(widen(data).schema, _MISS)
+
     def seal(self, job: Job) -> Lanes:
+        if job.facts.miss is not None and job.payload.node is None:
+            job.payload = Payload(node=parse(encode({"found": False, "hint": job.facts.miss.hint})))
         job.facts = replace(job.facts, extras=_extras(job))
         if untouched := _untouched(job):
             return untouched
         structured: Lane | None = None
         node = job.payload.node
-        if node is not None and _has_structure(job, node):
+        if node is not None and job.facts.error is None and _has_structure(job, node):
             structured = _structured(job, node)
             if structured is None:
                 _fail(job)
-        content = _content(job)
+        if job.facts.error is not None:
+            job.is_error = True
+        content = None if job.payload.is_empty else _content(job)
+        if content is None and job.facts.error is not None and job.payload.is_empty:
+            content = _last_word(job, ())
         if content is None:
             _fail(job)
-            structured, content = None, _last_word(job)
-        cuts = structured.cuts if structured and structured.cuts else content.cuts
-        return Lanes(content, structured, job.is_error, job.facts, notice.meta(job.with_cuts(cuts)))
+            structured, content = None, _last_word(job, (Cut("", "bytes", 0, job.payload.size, 0),))
+        main = structured if structured and structured.cuts else content
+        facts = job.with_cuts(main.cuts)
+        if facts.extras:
+            budget = {**facts.extras["budget"], "used": (structured or content).used}
+            facts = replace(facts, extras={**facts.extras, "budget": budget})
+        return Lanes(content, structured, bool(job.is_error), job.facts, notice.meta(facts))
 
 
 def _fail(job: Job) -> None:
@@ -81,7 +110,7 @@ def _takes_notice(node: Node) -> bool:
 def _untouched(job: Job) -> Lanes | None:
     """The payload byte for byte, if it fits and there is nothing to say."""
     payload, limit = job.payload, job.budget.limit
-    if payload.size > _HOPELESS * limit or notice.notice(job.facts, 0):
+    if payload.is_empty or payload.size > _HOPELESS * limit or notice.notice(job.facts, 0):
         return None
     structured: Lane | None = None
     if payload.node is not None:
@@ -96,7 +125,7 @@ def _untouched(job: Job) -> Lanes | None:
     else:
         text = b"[%b]" % b",".join(payload.blocks or ())
     content = job.lane(text, ())
-    return Lanes(content, structured, job.is_error, job.facts, None) if content.fits(limit) else None
+    return Lanes(content, structured, bool(job.is_error), job.facts, None) if content.fits(limit) else None
 
 
 # -- structuredContent --------------------------------------------------------------------------------------
@@ -185,15 +214,14 @@ def _blocks(job: Job, blocks: Sequence[Block]) -> Lane | None:
     return job.search(sum(block.size for block in blocks) + len(blocks) + 1, finish)
 
 
-def _last_word(job: Job) -> Lane:
-    """Nothing of the payload fits: the coded outcome alone."""
-    cuts = (Cut("", "bytes", 0, job.payload.size, 0),)
-    for length in LENGTHS:
+def _last_word(job: Job, cuts: tuple[Cut, ...]) -> Lane:
+    """Nothing of the payload is there: the coded outcome alone."""
+
+    def finish(length: int) -> Lane:
         said = notice.join(b"{}", notice.notice(job.with_cuts(cuts), length))
-        lane = job.lane(b"[%b]" % text_block(said.decode()), cuts)
-        if lane.fits(job.budget.limit):
-            break
-    return lane
+        return _stamped(job, job.lane(b"[%b]" % text_block(said.decode()), cuts))
+
+    return job.first_that_fits(finish)
 
 
 def _stamped(job: Job, lane: Lane) -> Lane:

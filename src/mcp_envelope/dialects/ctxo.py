@@ -1,0 +1,150 @@
+"""The dialect `ctxo`: the payload's own keys, then `_meta`, in one text part of a limited size.
+
+Strategy: bytes are counted, so nothing has to be searched for. Only lists under known names are cut: the one
+with the most items first, to the longest prefix for which the whole document, `_meta` included, is within the
+limit, one item at least; if that is not enough, the next one. What has no such list is returned whole, as the
+document says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import accumulate, takewhile
+from typing import Any, Final
+
+from ..blocks import text_block
+from ..budget import Budget
+from ..facts import Facts
+from ..fitting import Cut
+from ..job import Job, Lanes
+from ..jsontree import Buffer, Member, Node, encode
+from ..meters import meter as meter_of
+
+DEFAULT_LIMIT: Final = 8192
+TRUNCATABLE: Final = frozenset(
+    {
+        "impactedSymbols",
+        "importers",
+        "deadSymbols",
+        "unusedExports",
+        "results",
+        "rankings",
+        "context",
+        "hierarchies",
+        "scaffolding",
+        "deadFiles",
+        "files",
+    }
+)
+_HINT: Final = "Narrow the query, or raise CTXO_RESPONSE_LIMIT."
+
+
+class Ctxo:
+    name = "ctxo"
+
+    def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
+        if tokens is not None:
+            return Budget.of(tokens=tokens, meter=meter)
+        return Budget(DEFAULT_LIMIT if max_bytes is None else max(1, max_bytes), meter_of("bytes"))
+
+    def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:
+        """There is no structured lane, so there is nothing to promise."""
+        return None
+
+    def seal(self, job: Job) -> Lanes:
+        facts = job.facts
+        cuts: tuple[Cut, ...] = ()
+        if facts.error is not None:
+            text = encode({"error": True, "message": facts.error.message})
+        elif facts.miss is not None:
+            text = encode({"found": False, "hint": facts.miss.hint})
+        else:
+            text, cuts = _Document(job).sealed()
+        content = job.lane(b"[%b]" % text_block(text.decode()), cuts, measured=text)
+        return Lanes(content, None, False, facts, None)
+
+
+class _Document:
+    """The payload as an object, and how many items of its lists are shown."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.facts: Facts = job.facts
+        node = job.payload.as_node()
+        if node.kind == "object":
+            self.members = [member for member in node.members() if member.key != "_meta"]
+            self.size = node.size
+        else:
+            # The payload's own keys come first, so what has none gets one.
+            key = "results" if node.kind == "array" else "result"
+            self.members = [Member(key, encode(key), node.raw)]
+            self.size = len(key) + 5 + node.size
+        names = TRUNCATABLE | set(job.truncatable)
+        self.lists: dict[int, list[Buffer]] = {}
+        for index, member in enumerate(self.members):
+            if member.key in names and memoryview(member.value)[0] == ord("["):
+                self.lists[index] = Node(member.value).all_items()
+        self.kept = {index: len(items) for index, items in self.lists.items()}
+        # The most items first; of equal ones the first.
+        self.order = sorted(self.lists, key=lambda index: -len(self.lists[index]))
+
+    def sealed(self) -> tuple[bytes, tuple[Cut, ...]]:
+        text = self._text(truncated=False)
+        if self._fits(text):
+            return text, ()
+        for index in self.order:
+            if self.kept[index] <= 1:
+                continue
+            low, high = 1, self._at_most(self.lists[index])
+            while low < high:
+                self.kept[index] = (low + high + 1) // 2
+                if self._fits(self._text(truncated=True)):
+                    low = self.kept[index]
+                else:
+                    high = self.kept[index] - 1
+            self.kept[index] = low
+            if self._fits(self._text(truncated=True)):
+                break
+        cuts = tuple(
+            Cut(f"/{self.members[index].key}", "items", self.kept[index], len(items), self.kept[index])
+            for index, items in self.lists.items()
+            if self.kept[index] < len(items)
+        )
+        return self._text(truncated=bool(cuts)), cuts
+
+    def _at_most(self, items: list[Buffer]) -> int:
+        """How many items could fit if nothing else were there: no need to look beyond."""
+        sizes = accumulate(len(item) + 1 for item in items)
+        limit = self.job.budget.limit if self.job.budget.unit == "bytes" else self.job.budget.limit * 128
+        return max(1, sum(1 for _ in takewhile(lambda size: size <= limit, sizes)))
+
+    def _fits(self, text: bytes) -> bool:
+        return self.job.budget.meter.count(text) <= self.job.budget.limit
+
+    def _text(self, truncated: bool) -> bytes:
+        parts = [
+            b"%b:%b" % (member.raw_key, self._value(index, member))
+            for index, member in enumerate(self.members)
+        ]
+        parts.append(b'"_meta":%b' % encode(self._meta(truncated)))
+        return b"{%b}" % b",".join(parts)
+
+    def _value(self, index: int, member: Member) -> Buffer:
+        items = self.lists.get(index)
+        if items is None or self.kept[index] == len(items):
+            return member.value
+        return b"[%b]" % b",".join(items[: self.kept[index]])
+
+    def _meta(self, truncated: bool) -> dict[str, Any]:
+        largest = self.order[0] if self.order else None
+        meta: dict[str, Any] = {
+            "totalItems": 0 if largest is None else len(self.lists[largest]),
+            "returnedItems": 0 if largest is None else self.kept[largest],
+            "truncated": truncated,
+            "totalBytes": self.size,
+        }
+        if truncated:
+            meta["hint"] = self.facts.hint or _HINT
+        if self.facts.workspace is not None:
+            meta["workspace"] = dict(self.facts.workspace)
+        return meta

@@ -1,0 +1,155 @@
+"""The dialect `scalpel`: `data`, and as many metadata fields as the profile asks for.
+
+Strategy: every field has its place in one fixed order; a profile is the set of those that are shown. What is
+not selected is left out, not null, except in `debug`, which shows every field. The document knows no budget;
+if one is set, the data is fitted into it like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from ..blocks import text_block
+from ..budget import Budget
+from ..errors import CATALOGUE
+from ..facts import Facts, Problem
+from ..fitting import Cut, Fitter
+from ..job import Job, Lanes
+from ..jsontree import encode
+from ..meters import meter as meter_of
+from ..rooms import Lane
+from ..schema import FREE
+from ..schema.wrapping import embed
+
+_UNLIMITED: Final = 1 << 62
+# In the order of the document's debug example.
+_IDENTITY: Final = ("tier", "tool_version", "tool_id", "request_id", "capabilities", "duration_ms")
+# What helps to correlate a response with a request.
+_STANDARD: Final = ("tier", "tool_version", "tool_id", "request_id")
+
+
+class Scalpel:
+    name = "scalpel"
+
+    def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
+        if tokens is None and max_bytes is None:
+            return Budget(_UNLIMITED, meter_of("bytes"))
+        return Budget.of(tokens=tokens, max_bytes=max_bytes, meter=meter)
+
+    def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:
+        text = {"type": ["string", "null"]}
+        hint = {
+            "type": "object",
+            "properties": {
+                "feature": {"type": "string"},
+                "tier": {"type": "string"},
+                "reason": {"type": "string"},
+            },
+            "required": ["feature", "tier", "reason"],
+        }
+        error = {
+            "type": ["object", "null"],
+            "properties": {
+                "error": {"type": "string"},
+                "error_code": {"type": "string"},
+                "error_details": {"type": ["object", "null"]},
+            },
+            "required": ["error", "error_code"],
+        }
+        return embed(
+            True if data is None else data,
+            "data",
+            before={
+                "tier": text,
+                "tool_version": text,
+                "tool_id": text,
+                "request_id": text,
+                "capabilities": {"type": ["array", "null"], "items": {"type": "string"}},
+                "duration_ms": {"type": ["number", "null"]},
+                "error": error,
+                "upgrade_hints": {"type": ["array", "null"], "items": hint},
+            },
+            after={},
+            required=[],
+            instead={"type": "null"},
+        )
+
+    def seal(self, job: Job) -> Lanes:
+        problem = job.facts.error or job.facts.miss
+        envelope: Lane | None = None
+        if not job.payload.is_empty:
+            envelope = _with_data(job, problem)
+        if envelope is None and problem is None:
+            problem = job.too_large() if not job.payload.is_empty else None
+        if envelope is None:
+            envelope = job.first_that_fits(lambda length: _framed(job, None, (), problem, length))
+        if problem is not None and job.facts.error is None and job.facts.miss is None:
+            job.facts = replace(job.facts, error=problem)
+        text = b"[%b]" % text_block(envelope.json.decode())
+        content = job.lane(text, envelope.cuts, envelope.body, measured=envelope.json)
+        return Lanes(content, envelope, False, job.facts, None)
+
+
+def _with_data(job: Job, problem: Problem | None) -> Lane | None:
+    node = job.payload.as_node()
+    schema = job.schema
+    fitter = Fitter(node, FREE if schema is None else schema.root, job.rankings)
+
+    def finish(room: int, length: int) -> Lane | None:
+        fitted = fitter.fit(room)
+        return None if fitted is None else _framed(job, fitted.json, fitted.cuts, problem, length)
+
+    def accept(lane: Lane) -> Lane | None:
+        assert schema is not None
+        return lane if not lane.cuts or schema.is_valid(lane.body) else None
+
+    return job.conforming(fitter, lambda: job.search(node.size, finish), accept)
+
+
+def _framed(
+    job: Job, data: bytes | None, cuts: tuple[Cut, ...], problem: Problem | None, length: int
+) -> Lane:
+    facts = job.facts
+    shown: dict[str, Any] = {}
+    known = _known(facts)
+    everything = job.profile == "debug"
+    for name in _IDENTITY:
+        wanted = everything or (job.profile == "standard" and name in _STANDARD and known[name] is not None)
+        # A client that names its request gets the name back, whatever the profile.
+        if wanted or (name == "request_id" and facts.client_request_id):
+            shown[name] = known[name]
+    if problem is not None:
+        shown["error"] = _error(problem, everything, length)
+    elif everything:
+        shown["error"] = None
+    if facts.upgrade_hints or everything:
+        shown["upgrade_hints"] = [
+            {"feature": hint.feature, "tier": hint.tier, "reason": hint.reason}
+            for hint in facts.upgrade_hints
+        ]
+    parts = [encode(shown)[1:-1]] if shown else []
+    if data is not None or everything or problem is None:
+        parts.append(b'"data":%b' % (data if data is not None else b"null"))
+    return job.lane(b"{%b}" % b",".join(parts), cuts, data or b"")
+
+
+def _known(facts: Facts) -> dict[str, Any]:
+    duration = facts.duration_ms
+    return {
+        "tier": facts.tier,
+        "tool_version": facts.tool_version,
+        "tool_id": facts.tool,
+        "request_id": facts.request_id,
+        "capabilities": list(facts.capabilities or ()),
+        "duration_ms": int(duration) if duration is not None and duration == int(duration) else duration,
+    }
+
+
+def _error(problem: Problem, everything: bool, length: int) -> dict[str, Any]:
+    message = problem.message if length == 0 or len(problem.message) <= 200 else problem.message[:199] + "…"
+    error: dict[str, Any] = {"error": message, "error_code": CATALOGUE.spelling(problem.code, "scalpel")}
+    if (problem.details and length == 0) or everything:
+        error["error_details"] = dict(problem.details) if problem.details and length == 0 else None
+    return error

@@ -1,0 +1,143 @@
+"""What a tool says: a reply, a miss, or a failure. A plain return value is a reply with nothing to add.
+
+Strategy: these are the author's words, in one form for every dialect. `Reply` and `Miss` are returned, `Failure`
+is raised. `read_outcome` takes any of them, or a plain value, apart into a payload and the facts about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .context import CallContext
+from .facts import Facts, Problem, Status
+from .ranking import Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A `resource_link`: where more of it is."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        block: dict[str, Any] = {"type": "resource_link", "uri": self.uri, "name": self.name}
+        more = {
+            "title": self.title,
+            "description": self.description,
+            "mimeType": self.mime_type,
+            "size": self.size,
+        }
+        block.update({key: value for key, value in more.items() if value is not None})
+        return block
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A success, and what goes with it.
+
+    `data` is the payload. `summary`, `details`, `next_steps`, `texts` and `links` are shown by dialects that
+    have a place for them. `rank` maps the path of a list to its ranking.
+    """
+
+    data: Any = None
+    summary: str | None = None
+    details: Sequence[str] = ()
+    next_steps: Sequence[str] = ()
+    texts: Sequence[str] = ()
+    links: Sequence[Link | Mapping[str, Any]] = ()
+    warnings: Sequence[str] = ()
+    rank: Mapping[str, Ranking] = field(default_factory=dict)
+    hint: str | None = None
+    status: Status = "ok"
+    show_details: bool = True
+    is_error: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """What was asked for isn't there. That is an answer, not an error."""
+
+    hint: str
+    message: str | None = None
+    data: Mapping[str, Any] | None = None
+    code: str = "NOT_FOUND"
+    warnings: Sequence[str] = ()
+
+
+class Failure(Exception):
+    """Raise it to end a call with a code, a message and the next step. Extra keywords travel as details."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        hint: str = "",
+        details: Mapping[str, Any] | None = None,
+        *,
+        data: Any = None,
+        **extras: Any,
+    ) -> None:
+        super().__init__(message)
+        merged = {**(details or {}), **extras}
+        self.problem = Problem(code, message, hint, merged or None)
+        self.data = data
+
+    def __str__(self) -> str:
+        return f"{self.problem.code}: {self.problem.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What `seal` works with. `has_data` tells no data from data that is null."""
+
+    data: Any
+    has_data: bool
+    facts: Facts
+    rank: Mapping[str, Ranking]
+    is_error: bool | None = None
+
+
+def read_outcome(value: Any, facts: Facts, context: CallContext | None = None) -> Outcome:
+    """Take a tool's outcome apart; what the context gathered during the call joins the facts."""
+    if context is not None:
+        facts = context.add_to(facts)
+    if isinstance(value, Reply):
+        facts = replace(
+            facts,
+            status=value.status,
+            summary=value.summary,
+            details=tuple(value.details),
+            next_steps=tuple(value.next_steps),
+            texts=tuple(value.texts),
+            links=tuple(link.to_wire() if isinstance(link, Link) else link for link in value.links),
+            show_details=value.show_details,
+            hint=value.hint or facts.hint,
+            warnings=(*value.warnings, *facts.warnings),
+        )
+        return Outcome(value.data, value.data is not None, facts, value.rank, value.is_error)
+    if isinstance(value, Miss):
+        facts = replace(
+            facts,
+            miss=Problem(value.code, value.message or "Not found.", value.hint),
+            status="info",
+            summary=value.message,
+            hint=value.hint,
+            warnings=(*value.warnings, *facts.warnings),
+        )
+        return Outcome(value.data, value.data is not None, facts, {})
+    if isinstance(value, Failure):
+        facts = replace(facts, status="error", summary=value.problem.message, error=value.problem)
+        return Outcome(value.data, value.data is not None, facts, {}, True)
+    if isinstance(value, Problem):
+        return Outcome(
+            None, False, replace(facts, status="error", summary=value.message, error=value), {}, True
+        )
+    # A plain value: None is data too, it says null.
+    return Outcome(value, True, facts, {})

@@ -1,0 +1,194 @@
+"""What every dialect keeps for any payload: its shape, its limit, its schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_envelope import Failure, Miss, Reply, rank, seal
+from mcp_envelope.dialects import NAMES, ctxo, dialect, gel
+from mcp_envelope.jsontree import encode
+from mcp_envelope.meters import meter
+
+from ..conftest import examples
+from ..strategies import Shape, large_values, object_shapes, small_values, words
+
+texts = st.text(max_size=300)
+failures = st.builds(
+    lambda code, message, hint, details: Failure(code, message, hint, details),
+    st.sampled_from(["BAD_ARGS", "NOT_FOUND", "INTERNAL", "MY_OWN_CODE"]),
+    texts,
+    texts,
+    st.none() | st.dictionaries(words.filter(bool), small_values, max_size=3),
+)
+misses = st.builds(lambda hint, message: Miss(hint, message), texts, st.none() | texts)
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> Reply:
+    return Reply(
+        draw(large_values.filter(lambda value: value is not None)),
+        summary=draw(st.none() | texts),
+        details=draw(st.lists(texts, max_size=4)),
+        next_steps=draw(st.lists(texts, max_size=3)),
+        texts=draw(st.lists(st.text(max_size=3000), max_size=2)),
+        warnings=draw(st.lists(texts, max_size=30)),
+        hint=draw(st.none() | texts),
+        status=draw(st.sampled_from(["ok", "info", "warn", "error"])),
+    )
+
+
+outcomes = st.one_of(large_values, replies(), misses, failures)
+
+
+def text_of(sealed: Any) -> str:
+    return str(json.loads(sealed.content)[0]["text"])
+
+
+@given(outcome=outcomes, tokens=st.integers(-5, 12_000), handle=st.none() | st.just("h" * 22))
+@settings(max_examples=examples(300))
+def test_transcend_never_uses_more_than_requested(outcome: Any, tokens: int, handle: str | None) -> None:
+    sealed = seal(outcome, dialect="transcend", tokens=tokens, handle=handle)
+    text = text_of(sealed)
+    result = json.loads(text)
+    budget = result["tokenBudget"]
+    assert budget["requested"] == min(max(tokens, 100), 10_000)
+    assert budget["used"] == -(-len(text.encode("utf-16-le")) // 2 // 4) or budget["used"] == meter(
+        "chars4"
+    ).count(text.encode())
+    assert budget["used"] <= budget["requested"]
+    assert sealed.structured == text.encode()
+    assert list(result)[:2] == ["ok", "data" if result["ok"] else "error"]
+    assert sealed.is_error == (not result["ok"]) or isinstance(outcome, Reply)
+    assert ("dropped" in result) == result["truncated"] == bool(sealed.cuts)
+    if budget["requested"] != tokens:
+        assert result["warnings"]
+    jsonschema_rs.validate(dialect("transcend").output_schema(None) or {}, result)
+
+
+@given(value=large_values, limit=st.integers(1, 20_000), names=st.lists(words, max_size=2))
+@settings(max_examples=examples(200))
+def test_ctxo_keeps_the_whole_document_within_the_limit(value: Any, limit: int, names: list[str]) -> None:
+    payload = {"results": value, "files": [value] * 5, "other": 1}
+    sealed = seal(payload, dialect="ctxo", max_bytes=limit)
+    text = text_of(sealed)
+    result = json.loads(text)
+    lists = [member for key, member in result.items() if key in ctxo.TRUNCATABLE and isinstance(member, list)]
+    if len(text.encode()) > limit:
+        assert all(len(member) <= 1 for member in lists), "as far as lists can go"
+    meta = result.pop("_meta")
+    largest = max(
+        (value, payload["files"]), key=lambda member: len(member) if isinstance(member, list) else -1
+    )
+    assert meta["totalItems"] == len(largest)
+    assert meta["totalBytes"] == len(encode(payload))
+    assert meta["truncated"] == (result != json.loads(json.dumps(payload)))
+    assert ("hint" in meta) == meta["truncated"]
+
+
+def test_ctxo_uses_its_limit() -> None:
+    text = text_of(seal({"results": [{"n": n} for n in range(5000)]}, dialect="ctxo"))
+    assert 8192 - 12 <= len(text.encode()) <= 8192
+    two = text_of(seal({"results": ["x" * 90] * 500, "files": ["y" * 90] * 400, "n": 1}, dialect="ctxo"))
+    assert len(two.encode()) <= 8192
+
+
+def test_ctxo_without_a_list_returns_everything() -> None:
+    assert len(text_of(seal({"tree": "x" * 20_000}, dialect="ctxo"))) > 20_000
+    one = json.loads(text_of(seal({"results": ["x" * 20_000]}, dialect="ctxo")))
+    assert one["_meta"]["truncated"] is False
+    assert (one["_meta"]["totalItems"], one["_meta"]["returnedItems"]) == (1, 1)
+
+
+@given(outcome=outcomes, tokens=st.integers(200, 5000))
+@settings(max_examples=examples(200))
+def test_gel_is_valid_and_short(outcome: Any, tokens: int) -> None:
+    sealed = seal(outcome, dialect="gel", tokens=tokens, handle="h" * 22)
+    result = json.loads(sealed.structured or b"")
+    assert list(result) == ["meta", "data"]
+    jsonschema_rs.validate(dialect("gel").output_schema(None) or {}, result)
+    assert len(result["meta"]["summary"]) <= 80
+    content = json.loads(sealed.content)
+    shown = sum(len(block["text"]) for block in content if block["type"] == "text")
+    assert shown <= gel.INLINE_CHARACTERS
+    assert content[0]["text"].startswith(tuple(gel.EMOJI.values()))
+    links = [block for block in content if block["type"] == "resource_link"]
+    assert bool(result["meta"].get("truncated")) == (
+        f"envelope://{'h' * 22}" in [link["uri"] for link in links]
+    )
+    assert sealed.is_error == (result["meta"]["status"] == "error")
+    assert sealed.report.used <= tokens
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "ctxo"])
+@given(shape=object_shapes, data=st.data(), tokens=st.integers(150, 3000))
+@settings(max_examples=examples(60))
+def test_the_published_schema_covers_what_is_emitted(
+    name: str, shape: Shape, data: st.DataObject, tokens: int
+) -> None:
+    spoken = dialect(name)
+    published = spoken.output_schema(shape.schema)
+    assert published is not None
+    assert published["type"] == "object"
+    payload = data.draw(shape.values)
+    for outcome in (
+        payload,
+        Reply(payload, warnings=["w"]),
+        Miss("look elsewhere"),
+        Failure("BAD_ARGS", "no"),
+    ):
+        schema = published if name == "native" else shape.schema
+        sealed = seal(outcome, dialect=name, tokens=tokens, schema=schema, handle="abc")
+        if sealed.structured is not None:
+            result = json.loads(sealed.structured)
+            assert jsonschema_rs.is_valid(published, result), (published, result)
+
+
+@given(outcome=outcomes, profile=st.sampled_from(["minimal", "standard", "debug"]))
+@settings(max_examples=examples(100))
+def test_scalpel_shows_what_the_profile_says(outcome: Any, profile: Any) -> None:
+    sealed = seal(outcome, dialect="scalpel", profile=profile, tool="t", duration_ms=1.5)
+    result = json.loads(text_of(sealed))
+    failed = isinstance(outcome, Failure | Miss)
+    if profile == "minimal":
+        assert list(result) == ["error" if failed else "data"]
+    elif profile == "debug":
+        assert len(result) == 9
+        assert (result["error"] is not None) == failed
+    assert sealed.structured == text_of(sealed).encode()
+    assert not sealed.is_error
+    if not failed:
+        data = outcome.data if isinstance(outcome, Reply) else outcome
+        assert result["data"] == json.loads(json.dumps(data)), "there is no budget, so nothing is cut"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plain_value_works_in_every_dialect(name: str) -> None:
+    for value in (
+        {"a": 1},
+        [1, 2],
+        "text",
+        5,
+        None,
+        True,
+        b'{"raw": 1.0}',
+        [{"type": "text", "text": "block"}],
+    ):
+        json.loads(seal(value, dialect=name).to_json())
+
+
+@pytest.mark.parametrize("name", ["native", "transcend", "gel"])
+def test_rankings_of_a_reply_are_used(name: str) -> None:
+    reply = Reply({"rows": [{"n": n} for n in range(3000)]}, rank={"/rows": rank("-n")})
+    result = json.loads(seal(reply, dialect=name, tokens=400).structured or b"")
+    assert result.get("data", result)["rows"][0] == {"n": 2999}
+
+
+def test_an_unknown_dialect_is_named() -> None:
+    with pytest.raises(ValueError, match="native, ctxo, transcend, gel, scalpel"):
+        seal({}, dialect="klingon")
