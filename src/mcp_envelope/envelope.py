@@ -8,8 +8,9 @@ after its meter accepted it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from . import dialects
 from .budget import Budget
@@ -19,8 +20,12 @@ from .job import PROFILES, Job, Profile
 from .outcome import read_outcome
 from .payload import As, Payload, read_payload
 from .ranking import Ranking
+from .ranking import rank as rank_by
 from .schema import Schema, Widened
 from .sealed import Sealed
+
+if TYPE_CHECKING:
+    from .policy import Policy
 
 # What a handle may look like: the smallest budget must have room for it, and a call must be able to name it.
 _HANDLE: Final = re.compile(r"[A-Za-z0-9._~-]{1,43}")
@@ -33,11 +38,12 @@ def seal(
     max_bytes: int | None = None,
     meter: str | None = None,
     budget: Budget | None = None,
-    dialect: str = "native",
+    policy: Policy | None = None,
+    dialect: str | None = None,
     schema: Schema | Widened | Mapping[str, Any] | bool | None = None,
     wrap: bool = False,
     rank: Mapping[str, Ranking] | None = None,
-    profile: Profile = "minimal",
+    profile: Profile | None = None,
     handle: str | None = None,
     hint: str | None = None,
     warnings: Iterable[str] = (),
@@ -57,6 +63,7 @@ def seal(
     `rank` maps the path of a list to its ranking, made by `rank()`.
     `handle` names the stored payload, if it was stored; notes then say `envelope_read(handle, …)`.
     `hint` is the next step to suggest when something was cut; `warnings` travel with the result.
+    `policy` has the settings for this call, from a file and the environment; what is given here goes first.
     `profile` says how much metadata is shown; `tool`, `request_id`, `duration_ms` are some of it.
     `is_error` marks the payload as a failure's text: its beginning and its end stay.
     `read_as` settles what the payload is, where its type does not tell: "json", "text" or "blocks".
@@ -64,9 +71,14 @@ def seal(
     if isinstance(schema, Widened):
         wrap, schema = schema.wrapped, schema.schema
     _check(budget, rank, warnings, hint, read_as)
-    spoken = dialects.dialect(dialect)
+    spoken = dialects.dialect(dialect or (policy.dialect if policy else "native"))
     if budget is None:
-        budget = spoken.budget(tokens, max_bytes, meter)
+        asked = tokens is not None or max_bytes is not None or meter is not None or policy is None
+        budget = (None if asked or policy is None else policy.budget) or spoken.budget(
+            tokens, max_bytes, meter
+        )
+    if profile is None:
+        profile = cast(Profile, policy.detail) if policy else "minimal"
     if handle is not None and not _HANDLE.fullmatch(handle):
         raise ValueError(f"a handle has 1 to 43 letters, digits or . _ ~ -, got {handle[:60]!r}")
     if profile not in PROFILES:
@@ -75,18 +87,41 @@ def seal(
         schema = Schema.of(schema)
     facts = Facts(
         handle=handle,
-        hint=hint,
-        warnings=(*warnings, *([budget.warning] if budget.warning else [])),
+        hint=hint or (policy.hint if policy else None) or None,
+        hints=policy.hints if policy else {},
+        warnings=(
+            *warnings,
+            *(policy.warnings if policy else ()),
+            *([budget.warning] if budget.warning else []),
+        ),
         tool=tool,
+        tool_version=policy.tool_version if policy else None,
+        tier=policy.tier if policy else None,
+        capabilities=(policy.capabilities or None) if policy else None,
+        workspace=policy.workspace if policy else None,
         request_id=request_id,
         client_request_id=request_id is not None,
         duration_ms=duration_ms,
     )
     outcome = read_outcome(payload, facts, current())
+    facts = outcome.facts
     read = read_payload(outcome.data, read_as) if outcome.has_data else Payload()
+    rankings = {**outcome.rank, **(rank or {})}
+    secrets: Counter[str] = Counter()
+    truncatable: frozenset[str] = frozenset()
+    if policy is not None:
+        from . import treatment  # its patterns take a while to compile, and a plain `seal` needs none
+
+        truncatable = frozenset(policy.truncatable)
+        rankings = {**_rankings(policy.lists), **rankings}
+        read = treatment.chosen(read, policy.include_only, policy.exclude_fields)
+        if policy.redact:
+            using = treatment.redactor(tuple(policy.redact_patterns.items()))
+            read = treatment.masked(read, using, secrets)
+            facts = treatment.masked_facts(facts, using, secrets)
     if is_error is None:
         is_error = outcome.is_error
-    job = Job(read, budget, outcome.facts, schema, wrap, {**outcome.rank, **(rank or {})}, is_error, profile)
+    job = Job(read, budget, facts, schema, wrap, rankings, is_error, profile, truncatable)
     lanes = spoken.seal(job)
     return Sealed(
         lanes.content,
@@ -96,7 +131,16 @@ def seal(
         meta=lanes.meta,
         budget=budget,
         payload=read,
+        redacted=secrets,
     )
+
+
+def _rankings(lists: Mapping[str, tuple[str, ...]]) -> dict[str, Ranking]:
+    """A list is named by its path, or by its bare name at the top level of the data."""
+    return {
+        path if path.startswith("/") or not path else f"/{path}": rank_by(*keys)
+        for path, keys in lists.items()
+    }
 
 
 def _check(budget: object, rank: object, warnings: object, hint: object, read_as: object) -> None:

@@ -353,7 +353,9 @@ def problem_of(
         details["otherErrors"] = len(told) - 1
     _log(exception, details.get("correlationId"))
     if best is None:
-        return catalogue.problem("INTERNAL", "Something went wrong inside the tool.", details=details)
+        # The id is in the sentence too, for dialects that show nothing else.
+        message = f"Something went wrong inside the tool. The log has it under {details['correlationId']}."
+        return catalogue.problem("INTERNAL", message, details=details)
     if isinstance(best, _Told):
         if best.fields:
             details["fields"] = list(best.fields)

@@ -48,6 +48,8 @@ class Facts:
     links: tuple[Mapping[str, Any], ...] = ()
     show_details: bool = True
     hint: str | None = None
+    # By the path or the name of what was cut, for a tool that has no hint of its own.
+    hints: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     # What the call was.
     tool: str | None = None
@@ -63,3 +65,13 @@ class Facts:
     workspace: Mapping[str, Any] | None = None
     # What the dialect adds because of the profile.
     extras: Mapping[str, Any] = field(default_factory=dict)
+
+    def next_step(self) -> str | None:
+        """The stable hint for what was cut: the tool's own, else that of the list which lost most."""
+        if self.hint or not self.hints:
+            return self.hint
+        for cut in sorted(self.cuts, key=lambda cut: -cut.dropped):
+            found = self.hints.get(cut.path) or self.hints.get(cut.path.rpartition("/")[2])
+            if found:
+                return found
+        return None

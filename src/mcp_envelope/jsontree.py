@@ -191,7 +191,11 @@ def sniff(buffer: bytes) -> Node | None:
 
 def from_members(members: dict[str, bytes]) -> Node:
     """An object whose values are encoded already: saves joining them and taking them apart again."""
-    parts = [Member(key, encode(key), value) for key, value in members.items()]
+    return assembled([Member(key, encode(key), value) for key, value in members.items()])
+
+
+def assembled(parts: list[Member]) -> Node:
+    """An object of these members."""
     node = Node(b"{}")
     if parts:
         node._raw = None

@@ -53,17 +53,18 @@ _FRAME = (
 _EXCERPT = r"\s*(?:>\s*)?\d+\s*[|→]|\s*\|\s*[\^~]|\s*-->\s|>>> "
 _BULLET = r"\s*(?:[-*+•]|\d{1,4}[.)])\s"
 _STATEMENT = (
-    r"import\s+[\w.]+(?:\s+as\s+\w+)?\s*;?$|(?:if|elif|for|while|with|try|else|except|finally|match|case)\b.*:$"
+    r"import\s+[\w.]+(?:\s+as\s+\w+)?\s*;?$"
+    r"|(?:if|elif|for|while|with|try|else|except|finally|match|case)\b.*:$"
     r"|@[\w.]+(?:\(.*\))?$|raise\s+\w+(?:\(|$)|assert\s.*(?:[=!]=|\bis\b|\bin\b)|[A-Za-z_][\w.]*\(.*\)[;,]?$"
-    r"|[A-Za-z_][\w.\[\]'\"]*(?::\s(?:str|int|float|bool|bytes|list|dict|set|tuple|Any)\b[^=]{0,80})?\s[-+*/|&%@]?=\s\S|.*[;{]$|[})\]]+[;,]?$"
+    r"|[A-Za-z_][\w.\[\]'\"]*(?::\s(?:str|int|float|bool|bytes|list|dict|set|tuple|Any)\b[^=]{0,80})?"
+    r"\s[-+*/|&%@]?=\s\S|.*[;{]$|[})\]]+[;,]?$"
 )
 _INLINE = (
     r"(?<![\w.])(?:(?:async\s+)?def\s+\w+\s*[(\[]|class\s+\w+\s*(?:\([^)]{0,200}\))?\s*[:{](?=\s|$)"
-    r"|class\s+\w+\s+(?:extends|implements)\b"
-    r"|function\s*\*?\s*\w*\s*\([^)]{0,200}\)\s*\{"
+    r"|class\s+\w+\s+(?:extends|implements)\b|function\s*\*?\s*\w*\s*\([^)]{0,200}\)\s*\{"
     r"|(?:const|let|var)\s+\w+\s*[:=]|(?:public|private|protected|static)\s+[\w<>\[\]]+\s+\w+\s*[(=;{]"
-    r"|fn\s+\w+\s*[(<]|func\s+\w+\s*\(|func\s+\([^)]{0,80}\)\s*\w+\s*\(|from\s+[\w.]+\s+import\s|lambda\b[^:]{0,80}:\s|if\s+__name__\b"
-    r"|[A-Za-z_][\w.]*\s=\s[^=]{0,200}[(\[{\"'+*])"
+    r"|fn\s+\w+\s*[(<]|func\s+\w+\s*\(|func\s+\([^)]{0,80}\)\s*\w+\s*\(|from\s+[\w.]+\s+import\s"
+    r"|lambda\b[^:]{0,80}:\s|if\s+__name__\b|[A-Za-z_][\w.]*\s=\s[^=]{0,200}[(\[{\"'+*])"
     r"|#include\s*[<\"]|\)\s*->\s*[\w\[\]., ]{1,80}:|\)\s*(?:=>\s*)?\{"
 )
 
@@ -77,7 +78,8 @@ _PATHS = (
     rf"|(?P<quote>[\"'`])(?P<inner>(?={_ABSOLUTE})[^\n]{{1,512}}?)(?P=quote)(?![A-Za-z0-9])"
     rf"|(?P<home>(?<![\w~/\\.])~[\w.-]{{0,64}}[/\\]{_CHAR}*){_MORE % 'home'}"
     rf"|(?P<drive>(?<![A-Za-z0-9])[A-Za-z]:[\\/]+{_CHAR}*){_MORE % 'drive'}"
-    rf"|(?P<share>(?<![A-Za-z0-9\\])\\\\+(?:[?.]|[A-Za-z0-9][\w.$-]+)[\\/]+(?:[A-Za-z]:)?{_CHAR}*){_MORE % 'share'}"
+    r"|(?P<share>(?<![A-Za-z0-9\\])\\\\+(?:[?.]|[A-Za-z0-9][\w.$-]+)[\\/]+(?:[A-Za-z]:)?"
+    rf"{_CHAR}*){_MORE % 'share'}"
     r"|(?P<rooted>(?<![\w\\])\\{1,2}(?:Users|Windows|ProgramData|Program Files(?: \(x86\))?|home|tmp)[\\/]+"
     rf"{_CHAR}*){_MORE % 'rooted'}"
     rf"|(?P<posix>(?:(?<![A-Za-z0-9_.~\\/}}*%])|(?<=-[ILFBD]))\\?/{_CHAR}*){_MORE % 'posix'}"

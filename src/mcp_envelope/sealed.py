@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,8 @@ class Report:
     total: int
     content_used: int
     structured_used: int | None
+    # Secrets that were masked, by the name of the pattern that found them.
+    redacted: Mapping[str, int] = field(default_factory=dict)
 
 
 class Sealed:
@@ -43,12 +45,14 @@ class Sealed:
         meta: Mapping[str, Any] | None,
         budget: Budget,
         payload: Payload,
+        redacted: Mapping[str, int] | None = None,
     ) -> None:
         self._content = content
         self._structured = structured
         self._facts = facts
         self._budget = budget
         self._payload = payload
+        self._redacted = redacted or {}
         self.is_error = is_error
         self.meta = meta
 
@@ -98,6 +102,7 @@ class Sealed:
             total=max(used, self._total()),
             content_used=content.used,
             structured_used=structured.used if structured else None,
+            redacted=dict(self._redacted),
         )
 
     def _total(self) -> int:

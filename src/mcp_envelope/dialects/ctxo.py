@@ -9,6 +9,7 @@ document says.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import accumulate, takewhile
 from typing import Any, Final
 
@@ -144,7 +145,8 @@ class _Document:
             "totalBytes": self.size,
         }
         if truncated:
-            meta["hint"] = self.facts.hint or _HINT
+            cuts = [Cut(f"/{self.members[largest].key}", "items", 0, 1, 0)] if largest is not None else []
+            meta["hint"] = replace(self.facts, cuts=tuple(cuts)).next_step() or _HINT
         if self.facts.workspace is not None:
             meta["workspace"] = dict(self.facts.workspace)
         return meta

@@ -38,8 +38,8 @@ def notice(facts: Facts, length: int) -> dict[str, Any]:
         said["error"] = _error(facts.error, length)
     if facts.handle is not None and (facts.cuts or facts.error is not None):
         said["handle"] = facts.handle
-    if facts.hint and facts.cuts and length < 2:
-        said["hint"] = _clipped(facts.hint, _CLIP[length])
+    if facts.cuts and length < 2 and (hint := facts.next_step()):
+        said["hint"] = _clipped(hint, _CLIP[length])
     if facts.warnings:
         said["warnings"] = _warnings(facts.warnings, length)
     if length == 0:
@@ -141,8 +141,8 @@ def text_note(facts: Facts, length: int) -> str:
             lines.append(f"handle: {facts.handle}")
     elif facts.error is not None and facts.handle is not None:
         lines.append(f"Read it: {READ_TOOL}(handle={_quoted(facts.handle)}).")
-    if facts.hint and facts.cuts and length < 2:
-        lines.append(_clipped(facts.hint, _CLIP[length]))
+    if facts.cuts and length < 2 and (hint := facts.next_step()):
+        lines.append(_clipped(hint, _CLIP[length]))
     lines += (
         [f"Warning: {warning}" for warning in _warnings(facts.warnings, length)] if facts.warnings else []
     )

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ..blocks import text_block
 from ..budget import Budget
 from ..errors import CATALOGUE
-from ..facts import Problem
+from ..facts import Facts, Problem
 from ..fitting import Cut, Fitter
 from ..job import Job, Lanes
 from ..jsontree import encode
@@ -144,7 +144,8 @@ def _dropped(job: Job, cuts: tuple[Cut, ...], length: int) -> dict[str, Any]:
     more = len(ordered) - len(told)
     if more:
         what += f" (and {more} more places)"
-    note = f"Dropped {what} to fit tokenBudget={job.budget.limit}. {_way_back(job, ordered[0], length)}"
+    way_back = _way_back(job.with_cuts(cuts), ordered[0], length)
+    note = f"Dropped {what} to fit tokenBudget={job.budget.limit}. {way_back}"
     return {"kind": _noun(ordered[0]), "count": ordered[0].dropped, "note": note}
 
 
@@ -155,15 +156,13 @@ def _noun(cut: Cut) -> str:
     return f"{name} {cut.kind}" if steps and cut.kind in ("characters", "properties") else name
 
 
-def _way_back(job: Job, cut: Cut, length: int) -> str:
-    facts = job.facts
-    way = _clipped(facts.hint, length) if facts.hint else "Raise tokenBudget, or ask for less."
+def _way_back(facts: Facts, cut: Cut, length: int) -> str:
+    hint = facts.next_step()
+    way = _clipped(hint, length) if hint else "Raise tokenBudget, or ask for less."
     if facts.handle is not None:
         path = f", path={encode(cut.path).decode()}" if cut.path and length < 2 else ""
         offset = f", offset={cut.offset}" if cut.offset else ""
-        way = f'Read on: envelope_read(handle="{facts.handle}"{path}{offset}).' + (
-            f" {way}" if facts.hint else ""
-        )
+        way = f'Read on: envelope_read(handle="{facts.handle}"{path}{offset}).' + (f" {way}" if hint else "")
     return way
 
 

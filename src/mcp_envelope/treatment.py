@@ -1,0 +1,99 @@
+"""What is done to a payload before it is measured: fields chosen, secrets masked.
+
+Strategy: both come first, so that what is measured, cut and stored is what may be shown. Fields are chosen at the
+top level of the data only. Secrets are masked in the payload and in every text that travels with it. What
+needs no change is passed on as it is, the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from .facts import Facts, Problem
+from .jsontree import Buffer, Member, assembled
+from .payload import Payload, read_payload, to_json
+from .redaction import BUILT_IN, Redactor
+
+
+@lru_cache(32)
+def redactor(patterns: tuple[tuple[str, str], ...] = ()) -> Redactor:
+    """The built-in patterns and some more; made once."""
+    return Redactor({**BUILT_IN, **dict(patterns)})
+
+
+def chosen(payload: Payload, include_only: Collection[str], exclude: Collection[str]) -> Payload:
+    """The payload with some of its top-level fields."""
+    if payload.node is None or payload.node.kind != "object" or not (include_only or exclude):
+        return payload
+    members: list[Member] = payload.node.members()
+    kept = [
+        member
+        for member in members
+        if (not include_only or member.key in include_only) and member.key not in exclude
+    ]
+    return payload if len(kept) == len(members) else Payload(node=assembled(kept))
+
+
+def masked(payload: Payload, using: Redactor, found: Counter[str]) -> Payload:
+    """The payload with its secrets masked; each is counted by the pattern that found it."""
+    if payload.node is not None:
+        original = payload.original()
+        text, secrets = using.redact_json(original)
+        found.update(secrets)
+        return payload if text is original or not secrets else read_payload(text, "json")
+    if payload.text is not None:
+        words = payload.text.decode()
+        said, secrets = using.redact_text(words)
+        found.update(secrets)
+        return payload if not secrets else Payload(text=said.encode())
+    blocks = [_masked_block(block, using, found) for block in payload.blocks or ()]
+    return payload if payload.blocks is None else Payload(blocks=tuple(blocks))
+
+
+def _masked_block(block: Buffer, using: Redactor, found: Counter[str]) -> Buffer:
+    raw = bytes(block)
+    text, secrets = using.redact_json(raw)
+    found.update(secrets)
+    return text if secrets else block
+
+
+def masked_facts(facts: Facts, using: Redactor, found: Counter[str]) -> Facts:
+    """The same for everything that is said beside the payload."""
+
+    def text(words: str | None) -> str | None:
+        if not words:
+            return words
+        said, secrets = using.redact_text(words)
+        found.update(secrets)
+        return said
+
+    def texts(many: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([text(words) or "" for words in many])
+
+    def problem(known: Problem | None) -> Problem | None:
+        if known is None:
+            return None
+        details: Mapping[str, Any] | None = known.details
+        if details:
+            raw, secrets = using.redact_json(to_json(details))
+            found.update(secrets)
+            details = msgspec.json.decode(raw) if secrets else details
+        return Problem(known.code, text(known.message) or "", text(known.hint) or "", details)
+
+    return replace(
+        facts,
+        summary=text(facts.summary),
+        hint=text(facts.hint),
+        details=texts(facts.details),
+        next_steps=texts(facts.next_steps),
+        texts=texts(facts.texts),
+        warnings=texts(facts.warnings),
+        error=problem(facts.error),
+        miss=problem(facts.miss),
+    )
