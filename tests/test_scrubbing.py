@@ -221,9 +221,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_text_of_a_megabyte(piece: str) -> None:
-    # With this limit all of it is read. A quadratic expression would need hours.
+    # The longer limit makes it read 200,000 characters: a quadratic expression would take minutes.
     text = piece * (1_000_000 // len(piece))
-    assert len(scrub(text, limit=500_000, known=["/a", "/a/b c/d"])) <= 500_000
+    assert len(scrub(text, limit=100_000, known=["/a", "/a/b c/d"])) <= 100_000
     assert len(scrub(text)) <= 500
 
 

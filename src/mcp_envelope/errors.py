@@ -97,7 +97,9 @@ class Catalogue(Mapping[str, Code]):
     def register(self, code: Code) -> Code:
         """Add a code. The very same one twice is fine; another one under a name that is taken is not."""
         taken = self.find(code.name)
-        if taken is not None and taken != code:
+        if taken == code:
+            return taken
+        if taken is not None:
             raise ValueError(f"{code.name} is taken: {taken.name} means {taken.meaning!r}")
         self._codes[code.name] = code
         for dialect in DIALECTS:

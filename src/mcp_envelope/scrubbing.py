@@ -42,11 +42,11 @@ _UNSEEN = (
     r"\x1b\[[0-9;?]{0,32}[A-Za-z]|[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]"
     r"|[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 )
-_REST_IS_TRACE = r"Traceback \(most recent call last\)|\bstack backtrace:|^goroutine \d{1,9} \["
+_REST_IS_TRACE = r"Traceback \(most recent call last\)|\bstack backtrace:|\bgoroutine \d{1,9} \["
 _FRAME = (
     r'File "[^"]{1,1000}", line \d'
     r"|\bat (?:async )?[\w.$<>\[\] ]{1,80}\([^()]{1,400}:\d{1,7}(?::\d{1,7})?\)"
-    r"|:\d{1,7}:in [`']"
+    r"|\bat [\w.$<>]{1,200}\([^()]{0,300}\) in |(?<!\S)#\d{1,4}\s\S{1,300}\(\d{1,7}\):|:\d{1,7}:in [`']"
     r"|^\s*at\s.*(?::\d+\)?|\((?:Native Method|Unknown Source|native|<anonymous>)\))\s*$"
     r"|^\s{2,}at\s|^\s*\.\.\. \d{1,9} (?:more|common)|^\s*Caused by:|^\s*#\d{1,4}\s.*(?:\(\d+\)|:\d+|\{main\})"
 )
@@ -64,6 +64,7 @@ _INLINE = (
     r"|class\s+\w+\s+(?:extends|implements)\b|function\s*\*?\s*\w*\s*\([^)]{0,200}\)\s*\{"
     r"|(?:const|let|var)\s+\w+\s*[:=]|(?:public|private|protected|static)\s+[\w<>\[\]]+\s+\w+\s*[(=;{]"
     r"|fn\s+\w+\s*[(<]|func\s+\w+\s*\(|func\s+\([^)]{0,80}\)\s*\w+\s*\(|from\s+[\w.]+\s+import\s"
+    r"|for\s+\w+\s+in\s[^:]{1,80}:\s*$|(?:if|elif|while)\s[^:]{1,80}(?:[=!<>]=|[<>)])[^:]{0,80}:\s*$"
     r"|lambda\b[^:]{0,80}:\s|if\s+__name__\b|[A-Za-z_][\w.]*\s=\s[^=]{0,200}[(\[{\"'+*])"
     r"|#include\s*[<\"]|\)\s*->\s*[\w\[\]., ]{1,80}:|\)\s*(?:=>\s*)?\{"
 )
@@ -71,7 +72,8 @@ _INLINE = (
 # One character of a path that no quotes enclose. A colon ends it before a line number or the next path.
 _CHAR = r"(?:[^\s\"'`<>|:]|:(?![/\d\s]|$)|(?<=\w)'(?=\w))"
 # Directories with spaces: words that lead straight to another separator belong to the path before them.
-_MORE = rf"(?P<more_%s>(?:(?<![,;:.!?)\]}}])(?:[ ][^\s/\\\"'`<>|:,;=~()\[\]{{}}]{{1,40}}){{1,3}}[/\\]{_CHAR}{{0,256}}){{0,4}})"
+_WORD = r"[ ][^\s/\\\"'`<>|:,;=~()\[\]{}]{1,40}"
+_MORE = rf"(?P<more_%s>(?:(?<![,;:.!?)\]}}])(?:{_WORD}){{1,3}}[/\\]{_CHAR}{{0,256}}){{0,4}})"
 _ABSOLUTE = r"(?:file:|~[\w.-]{0,64}[/\\]|[A-Za-z]:[\\/]|\\\\|\\?/)"
 _PATHS = (
     r"(?P<url>(?<![A-Za-z0-9+.\-])[A-Za-z][A-Za-z0-9+.\-]{1,30}://[^\s\"'`<>]*)"
@@ -97,7 +99,7 @@ def scrub(text: str, root: str | None = None, limit: int = LIMIT, known: Collect
     text = _compiled(_UNSEEN).sub("", text).encode("utf-8", "replace").decode()
     lines = _without_traces("\n".join(text.splitlines()).replace("\t", "    ").split("\n"))
     paths = _pattern(known)
-    shown = "\n".join(_without_paths(line.rstrip(), paths, root) for line in lines)
+    shown = "\n".join(_without_paths(line.rstrip(), paths, root, known) for line in lines)
     shown = _compiled(r"\n{3,}").sub("\n\n", shown).strip()
     return shown if len(shown) <= limit else f"{shown[: max(limit - 1, 0)]}…"[:limit]
 
@@ -208,19 +210,23 @@ def _without_traces(lines: list[str]) -> list[str]:
             if kept and not kept[-1].endswith((TRACEBACK, CODE)):
                 kept.pop()
             drop(CODE)
-        elif _is_code(line, bare):
+        elif _is_block(line, bare):
+            drop(CODE)
+        elif code := _compiled(_INLINE).search(line):
+            drop(CODE, line[: code.start()])
+        elif _compiled(_STATEMENT).match(bare):
             drop(CODE)
         else:
             in_frame = False
-            kept.append(_without_code(line))
+            kept.append(line)
     return kept
 
 
-def _is_code(line: str, bare: str) -> bool:
+def _is_block(line: str, bare: str) -> bool:
     # Markdown's rule: four columns make a code block.
     if line.startswith("    ") and bare and not _compiled(_BULLET).match(line):
         return True
-    return bool(_compiled(_EXCERPT).match(line) or _compiled(_STATEMENT).match(bare))
+    return bool(_compiled(_EXCERPT).match(line))
 
 
 def _without_code(line: str) -> str:
@@ -241,18 +247,18 @@ def _pattern(known: Collection[str]) -> re.Pattern[str]:
     return re.compile(rf"(?P<known>(?<![\w/\\.])(?:{words})(?![\w/\\-]|\.\w))|{_PATHS}")
 
 
-def _without_paths(line: str, pattern: re.Pattern[str], root: str | None) -> str:
+def _without_paths(line: str, pattern: re.Pattern[str], root: str | None, known: Collection[str]) -> str:
     shown: list[str] = []
     at = 0
     while found := pattern.search(line, at):
         shown.append(line[at : found.start()])
-        text, at = _replace(found, root)
+        text, at = _replace(found, root, known)
         shown.append(text)
     shown.append(line[at:])
     return "".join(shown)
 
 
-def _replace(found: re.Match[str], root: str | None) -> tuple[str, int]:
+def _replace(found: re.Match[str], root: str | None, known: Collection[str]) -> tuple[str, int]:
     """What is shown instead of a match, and where to read on."""
     groups = found.groupdict()
     if groups.get("known"):
@@ -264,7 +270,7 @@ def _replace(found: re.Match[str], root: str | None) -> tuple[str, int]:
         # In JSON inside of a string the closing quote has a backslash, which is no part of the path.
         tail = "\\" if inner.endswith("\\") and not inner.endswith("\\\\") else ""
         inner = inner.removesuffix("\\")
-        shown = inner if _stays(inner) else _short(inner, root)
+        shown = inner if inner in known or _stays(inner) else _short(inner, root)
         return f"{groups['quote']}{shown}{tail}{groups['quote']}", found.end()
     kind = next(name for name in ("home", "drive", "share", "rooted", "posix") if groups[name])
     head, more = groups[kind], groups[f"more_{kind}"]

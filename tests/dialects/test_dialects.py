@@ -168,6 +168,18 @@ def test_scalpel_shows_what_the_profile_says(outcome: Any, profile: Any) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_every_dialect_tells_of_a_cut_in_the_text(name: str) -> None:
+    payload = {"results": [{"n": n, "text": "some words"} for n in range(3000)]}
+    sealed = seal(payload, dialect=name, max_bytes=2000, handle="abc", hint="Ask for less.")
+    said = sealed.content.decode()
+    assert "3000" in said or "Dropped" in said
+    assert "Ask for less." in said or "abc" in said
+    if sealed.structured is not None and name != "scalpel":
+        assert "Ask for less." in sealed.structured.decode()
+    assert sealed.report.used <= 2000
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_plain_value_works_in_every_dialect(name: str) -> None:
     for value in (
         {"a": 1},

@@ -23,6 +23,7 @@ from ..rooms import Lane
 from ..schema import FREE
 from ..schema.wrapping import embed
 from ..text import fit_text
+from . import notice
 
 EMOJI: Final[Mapping[Status, str]] = {"ok": "✅", "info": "ℹ️", "warn": "⚠️", "error": "❌"}
 SUMMARY_LENGTH: Final = 80
@@ -202,11 +203,11 @@ def _failed(job: Job, length: int) -> Lane:
 
 
 def _framed(job: Job, data: bytes, cuts: tuple[Cut, ...], length: int) -> Lane:
-    meta = _meta(job.facts, bool(cuts), length)
+    meta = _meta(job.with_cuts(cuts), length)
     return job.lane(b'{"meta":%b,"data":%b}' % (encode(meta), data), cuts, data)
 
 
-def _meta(facts: Facts, truncated: bool, length: int) -> dict[str, Any]:
+def _meta(facts: Facts, length: int) -> dict[str, Any]:
     most = (50, 5, 0)[length]
     # The shortest has little of other people's words, which may be long in any alphabet.
     summary = (facts.summary or "")[: SUMMARY_LENGTH if length < 2 else 16]
@@ -214,9 +215,13 @@ def _meta(facts: Facts, truncated: bool, length: int) -> dict[str, Any]:
     details = [*facts.details, *(f"Warning: {warning}" for warning in facts.warnings)]
     if details and most:
         meta["details"] = [detail[:1000] for detail in details[:most]]
-    if facts.next_steps and most:
-        meta["nextSteps"] = [step[:500] for step in facts.next_steps[:most]]
-    if truncated or facts.extras.get("truncated"):
+    steps = [step[:500] for step in facts.next_steps[:most]]
+    if facts.cuts:
+        # What was left out, and the way back, is a next step; there is no other place for it.
+        steps.insert(0, _left_out(facts, length))
+    if steps:
+        meta["nextSteps"] = steps
+    if facts.cuts or facts.extras.get("truncated"):
         meta["truncated"] = True
     if length == 2:
         return meta
@@ -225,6 +230,11 @@ def _meta(facts: Facts, truncated: bool, length: int) -> dict[str, Any]:
     if facts.rate_limit is not None:
         meta["rateLimit"] = dict(facts.rate_limit)
     return meta
+
+
+def _left_out(facts: Facts, length: int) -> str:
+    hint = facts.next_step() if length < 2 else None
+    return notice.sentence(facts, min(length, 1), beside_handle=False) + (f" {hint[:200]}" if hint else "")
 
 
 def _content(job: Job, truncated: bool) -> tuple[Lane, bool]:
@@ -252,11 +262,16 @@ def _shown(job: Job, truncated: bool, characters: int, links: int) -> tuple[list
     shortened = False
     if not facts.texts and facts.error is None and not job.payload.is_empty:
         # Nobody wrote a preview: the data itself is one, as JSON, as far as it goes.
-        preview = Fitter(job.payload.as_node(), FREE, job.rankings).fit(
-            max(characters - sum(map(len, texts)), 0)
-        )
+        fitter = Fitter(job.payload.as_node(), FREE, job.rankings)
+        spare = characters - sum(map(len, texts))
+        preview = fitter.fit(max(spare, 0))
         shortened = preview is None or bool(preview.cuts)
-        if preview is not None:
+        if preview is not None and preview.cuts:
+            note = _left_out(replace(facts, cuts=preview.cuts), 1)
+            preview = fitter.fit(max(spare - len(note), 0)) or preview
+            note = _left_out(replace(facts, cuts=preview.cuts), 1)
+            texts += [preview.json.decode(), note]
+        elif preview is not None:
             texts.append(preview.json.decode())
     left = characters
     shown: list[bytes] = []

@@ -22,6 +22,7 @@ from ..meters import meter as meter_of
 from ..rooms import Lane
 from ..schema import FREE
 from ..schema.wrapping import embed
+from . import notice
 
 _UNLIMITED: Final = 1 << 62
 # In the order of the document's debug example.
@@ -87,9 +88,18 @@ class Scalpel:
             envelope = job.first_that_fits(lambda length: _framed(job, None, (), problem, length))
         if problem is not None and job.facts.error is None and job.facts.miss is None:
             job.facts = replace(job.facts, error=problem)
-        text = b"[%b]" % text_block(envelope.json.decode())
-        content = job.lane(text, envelope.cuts, envelope.body, measured=envelope.json)
-        return Lanes(content, envelope, False, job.facts, None)
+        blocks = [text_block(envelope.json.decode())]
+        note = _note(job, envelope.cuts)
+        if note:
+            # The document knows no cuts, so the envelope has no place for them.
+            blocks.append(text_block(note))
+        content = job.lane(b"[%b]" % b",".join(blocks), envelope.cuts, measured=envelope.json + note.encode())
+        meta = notice.meta(job.with_cuts(envelope.cuts)) if envelope.cuts else None
+        return Lanes(content, envelope, False, job.facts, meta)
+
+
+def _note(job: Job, cuts: tuple[Cut, ...]) -> str:
+    return notice.sentence(job.with_cuts(cuts), 1, beside_handle=False) if cuts else ""
 
 
 def _with_data(job: Job, problem: Problem | None) -> Lane | None:
@@ -132,7 +142,8 @@ def _framed(
     parts = [encode(shown)[1:-1]] if shown else []
     if data is not None or everything or problem is None:
         parts.append(b'"data":%b' % (data if data is not None else b"null"))
-    return job.lane(b"{%b}" % b",".join(parts), cuts, data or b"")
+    text = b"{%b}" % b",".join(parts)
+    return job.lane(text, cuts, data or b"", measured=text + _note(job, cuts).encode())
 
 
 def _known(facts: Facts) -> dict[str, Any]:
