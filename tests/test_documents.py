@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/design.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/design.md", "docs/contracts.md"])
 def test_python_examples_run(document: str) -> None:
     for example in EXAMPLES.findall((ROOT / document).read_text()):
         exec(compile(example, document, "exec"), {})
