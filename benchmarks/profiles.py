@@ -15,7 +15,11 @@ from mcp_envelope.dialects import NAMES
 from mcp_envelope.jsontree import encode
 from mcp_envelope.meters import meter
 
-PAYLOAD: dict[str, Any] = {"risk_level": "high", "vulnerabilities": [{"id": "CWE-89", "line": 12}], "files": 3}
+PAYLOAD: dict[str, Any] = {
+    "risk_level": "high",
+    "vulnerabilities": [{"id": "CWE-89", "line": 12}],
+    "files": 3,
+}
 REQUEST = "8b3e5f6c0a2f4ed4a3fb9e0b2f8f8d3a"
 
 

@@ -11,15 +11,16 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/design.md", "docs/contracts.md"])
-def test_python_examples_run(document: str) -> None:
-    for example in EXAMPLES.findall((ROOT / document).read_text()):
-        exec(compile(example, document, "exec"), {})
-
-
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 )
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_python_examples_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for example in EXAMPLES.findall((ROOT / document).read_text()):
+        exec(compile(example, document, "exec"), {})
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

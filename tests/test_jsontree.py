@@ -78,10 +78,6 @@ def test_what_is_not_json_is_named_with_its_place(raw: bytes, line: int, column:
     assert sniff(raw) is None
 
 
-def test_a_byte_order_mark_is_not_part_of_the_document() -> None:
-    assert parse(b"\xef\xbb\xbf[1]").total() == 1
-
-
 def test_half_a_surrogate_pair_is_mended() -> None:
     raw = rb'["\ud83d","\\ud83d","\ud83d\ude00","\ude00x"]'
     mended, count = mend_surrogates(raw)

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcp_envelope.redaction import BUILT_IN, SENSITIVE_KEYS, BadPattern, Redactor
+from mcp_envelope.redaction import BadPattern, Redactor
+from mcp_envelope.secrets import BUILT_IN, SENSITIVE_KEYS
 
 from .conftest import examples
 from .strategies import small_values, words

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from .fitting import Cut, Fitter, share
-from .jsontree import Buffer, Node, encode
+from .jsontree import Buffer, Node, TooDeep, encode
 from .text import Ends, characters, fit_text, lines
 
 TEXT_OPEN: Final = b'{"type":"text","text":'
@@ -56,14 +56,27 @@ class TextBlock:
         return block
 
     @property
+    def _around(self) -> int:
+        return len(self.before) + len(self.after)
+
+    @cached_property
+    def _stub(self) -> bytes:
+        return text_block(f"[a text left out, {self.size} bytes]")
+
+    @property
     def least(self) -> int:
-        return min(self.size, len(self.before) + len(self.after) + _TEXT_FLOOR)
+        least = self._around + _TEXT_FLOOR
+        return min(self.size, least if self._around <= _TEXT_FLOOR else min(least, len(self._stub)))
 
     def fit(self, room: int, cuts: list[Cut]) -> bytes | None:
         if self.size <= room:
             whole = self.node.raw if self.node is not None else encode((self._text or b"").decode())
             return b"%b%b%b" % (self.before, whole, self.after)
-        room -= len(self.before) + len(self.after)
+        if room < self._around + _TEXT_FLOOR and self._around > _TEXT_FLOOR:
+            # What surrounds the text is too large itself.
+            cuts.append(Cut(self.path, "bytes", 0, self.size, 0))
+            return self._stub if len(self._stub) <= room else None
+        room -= self._around
         if self.node is not None and self.node.inner() is not None:
             string = self._fit_json(self.node, room, cuts)
         else:
@@ -76,11 +89,10 @@ class TextBlock:
         fitted = self._fitter.fit(room)
         if fitted is None:
             # JSON that cannot be cut is left out as a whole: half a document would be none.
-            note = encode(f"[JSON of {node.size} bytes left out]")
-            if len(note) > room:
-                return None
-            cuts.append(Cut(self.path, "bytes", 0, node.size, 0))
-            return note
+            held = node.inner()
+            assert held is not None
+            cuts.append(Cut(self.path, "bytes", 0, held.size, 0))
+            return b'"{}"' if held.kind == "object" else b'"[]"'
         cuts.extend(fitted.cuts)
         return fitted.json
 
@@ -176,9 +188,12 @@ def _split(raw: Buffer, key: str) -> tuple[bytes, Buffer, bytes] | None:
     """An object taken apart around one member: the bytes before its value, the value, the bytes after."""
     if memoryview(raw)[0] != ord("{"):
         return None
-    pairs = [(member.key, b"%b:" % member.raw_key, member.value) for member in Node(raw).members()]
+    try:
+        pairs = [(member.key, b"%b:" % member.raw_key, member.value) for member in Node(raw).members()]
+    except TooDeep:
+        return None
     at = next((index for index, pair in enumerate(pairs) if pair[0] == key), None)
-    if at is None or memoryview(pairs[at][2])[0] not in b'"{':
+    if at is None or memoryview(pairs[at][2])[0] != ord('"' if key == "text" else "{"):
         return None
     before = b"".join([b"%b%b," % (name, value) for _, name, value in pairs[:at]])
     after = b"".join([b",%b%b" % (name, value) for _, name, value in pairs[at + 1 :]])

@@ -87,25 +87,28 @@ def seal(
         schema = Schema.of(schema)
     facts = Facts(
         handle=handle,
-        hint=hint or (policy.hint if policy else None) or None,
+        hint=_sendable(hint) or (policy.hint if policy else None) or None,
         hints=policy.hints if policy else {},
         warnings=(
-            *warnings,
+            *[_sendable(warning) or "" for warning in warnings],
             *(policy.warnings if policy else ()),
             *([budget.warning] if budget.warning else []),
         ),
-        tool=tool,
+        tool=_sendable(tool),
         tool_version=policy.tool_version if policy else None,
         tier=policy.tier if policy else None,
         capabilities=(policy.capabilities or None) if policy else None,
         workspace=policy.workspace if policy else None,
-        request_id=request_id,
+        request_id=_sendable(request_id),
         client_request_id=request_id is not None,
         duration_ms=duration_ms,
     )
     outcome = read_outcome(payload, facts, current())
     facts = outcome.facts
     read = read_payload(outcome.data, read_as) if outcome.has_data else Payload()
+    if wrap and read.text is not None:
+        # The schema speaks of {"result": …}, so a text is a value like any other.
+        read = Payload(node=read.as_node())
     rankings = {**outcome.rank, **(rank or {})}
     secrets: Counter[str] = Counter()
     truncatable: frozenset[str] = frozenset()
@@ -135,6 +138,11 @@ def seal(
     )
 
 
+def _sendable(text: str | None) -> str | None:
+    """A text without half characters, which no wire takes."""
+    return text.encode("utf-8", "replace").decode() if text is not None else None
+
+
 def _rankings(lists: Mapping[str, tuple[str, ...]]) -> dict[str, Ranking]:
     """A list is named by its path, or by its bare name at the top level of the data."""
     return {
@@ -158,6 +166,9 @@ def _check(budget: object, rank: object, warnings: object, hint: object, read_as
             raise ValueError(f"the path of a list is a JSON pointer, such as /items; got {path!r}")
     if isinstance(warnings, str):
         raise TypeError(f"warnings is a list of texts; got the text {warnings!r}")
+    for warning in warnings if isinstance(warnings, list | tuple) else ():
+        if not isinstance(warning, str):
+            raise TypeError(f"a warning is a text; got {warning!r}")
     if hint is not None and not isinstance(hint, str):
         raise TypeError(f"hint is a text; got {hint!r}")
     if read_as not in get_args(As):

@@ -65,10 +65,20 @@ def mend_surrogates(buffer: bytes) -> tuple[bytes, int]:
     return _ESCAPE.sub(mend, buffer), count
 
 
+def compact_slowly(buffer: bytes) -> bytes:
+    """JSON without insignificant whitespace, however deep; what is not JSON comes back as it is."""
+    parts: list[bytes] = []
+    at = 0
+    while match := _TOKEN.match(buffer, at):
+        parts.append(match[0].lstrip(WHITESPACE))
+        at = match.end()
+    return b"".join(parts) if not buffer[at:].strip(WHITESPACE) else buffer
+
+
 def diagnose(buffer: bytes) -> tuple[int, str] | None:
     """Where and why the bytes are not JSON, or None if they are. Linear, and without a stack of calls."""
     stack: list[int] = []
-    at = len(codecs.BOM_UTF8) if buffer.startswith(codecs.BOM_UTF8) else 0
+    at = 0
     expect: Literal["value", "value or ]", "key or }", "key", ":", ", or end"] = "value"
     while match := _TOKEN.match(buffer, at):
         start = match.start(match.lastindex or 0)

@@ -28,8 +28,8 @@ _FEW_FIT: Final = 4
 _USEFUL_SHARE: Final = 512
 # An object with more members is a map: whole members are kept rather than a crumb of each.
 _MANY_MEMBERS: Final = 256
-# How often JSON in a string is fitted again because its escapes took more than their share.
-_TRIES: Final = 24
+# How often JSON in strings is fitted again because its escapes took more than their share.
+_TRIES: Final = 60
 # So many members may be too large before the rest of a map isn't looked at any more.
 _MISSES: Final = 64
 # The smallest member that there can be: `"":0,`
@@ -68,8 +68,9 @@ class Fitter:
         base: str = "",
     ) -> None:
         ranked = {base + path: ranking for path, ranking in (rankings or {}).items()}
-        self._root = Spot(root, place, base, 0, ranked)
+        self._root = Spot(root, place, None, base, ranked)
         self._cuts: list[Cut] = []
+        self._tries = 0
 
     def fit(self, room: int) -> Fitted | None:
         """The document in at most `room` bytes, or None if the schema or its nature does not allow it."""
@@ -77,6 +78,7 @@ class Fitter:
             return Fitted(bytes(self._root.node.raw), ())
         for give in Give:
             self._cuts = []
+            self._tries = _TRIES
             try:
                 if self._root.least(give, room) > room:
                     continue
@@ -201,6 +203,7 @@ class Fitter:
             member = members[index]
             left -= len(member.raw_key) + 2 + spot.least_child(index, member.value, give, room)
         misses = 0
+        first_miss = -1
         for index, member in enumerate(members):
             if left < _SMALLEST_MEMBER or misses == _MISSES:
                 break
@@ -215,6 +218,13 @@ class Fitter:
                 chosen.add(index)
             else:
                 misses += 1
+                first_miss = index if first_miss < 0 else first_miss
+        if first_miss >= 0 and left > room // 4:
+            # Much is left, and a member was too large for it: show some of that one.
+            member = members[first_miss]
+            least = len(member.raw_key) + 2 + spot.least_child(first_miss, member.value, give, room)
+            if least <= left:
+                chosen.add(first_miss)
         return sorted(chosen)
 
     # -- what lists and objects share -----------------------------------------------------------------------
@@ -265,7 +275,9 @@ class Fitter:
         """A string that holds JSON stays a string that holds JSON."""
         inside = (room - 2) * inner.node.size // spot.node.size
         made = len(self._cuts)
-        for _ in range(_TRIES):
+        # JSON in JSON in JSON shares the tries, or each level would multiply them.
+        while self._tries > 0:
+            self._tries -= 1
             body = self._fit(inner, inside, give)
             if body is None:
                 return None

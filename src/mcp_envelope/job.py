@@ -27,6 +27,10 @@ LENGTHS: Final = (0, 1, 2)
 
 # A cut that the schema refuses is undone so many times before the result counts as one that cannot be cut.
 _REFUSALS: Final = 24
+# A larger payload is not asked where it breaks its schema: the answer could take longer than everything else.
+_WORTH_CHECKING: Final = 1 << 18
+# The most bytes that one unit of a budget can stand for: there is no use in trying more.
+_MOST_BYTES: Final = {"bytes": 1, "estimate": 8, "chars4": 12}
 # Bytes to a token of JSON: where the search starts.
 _TYPICAL_RATE: Final = 3.0
 
@@ -98,6 +102,7 @@ class Job:
     def search(self, size: int, finish: Finish) -> Lane | None:
         """The fullest lane within the budget, with the longest notice that leaves room for the payload."""
         limit = self.budget.limit
+        most = min(size, limit * _MOST_BYTES.get(self.budget.meter.name, 128) + 64)
         if not self._rate:
             self._rate = 1.0 if self.budget.unit == "bytes" else _TYPICAL_RATE
         for length in LENGTHS:
@@ -107,7 +112,7 @@ class Job:
                 if lane is not None and lane.fits(limit):
                     return lane
             guess = int(min(limit, size) * self._rate)
-            lane = largest_room(partial(finish, length=length), limit, guess, size)
+            lane = largest_room(partial(finish, length=length), limit, guess, most)
             if lane is not None:
                 # What was learned here is where the next lane starts.
                 self._rate = len(lane.json) / max(lane.used, 1)
@@ -135,7 +140,8 @@ class Job:
         """The coded outcome of a payload that cannot be cut to the budget."""
         message = f"The result has {self.payload.size} bytes and cannot be cut to the budget"
         if self.schema is not None and self.payload.node is not None and not self.wrap:
-            broken = self.schema.first_error(bytes(self.payload.node.raw))
+            small = self.payload.size <= _WORTH_CHECKING
+            broken = self.schema.first_error(bytes(self.payload.node.raw)) if small else None
             message += " without breaking its output schema"
             if broken:
                 message += f", to which it does not conform as it is (at {broken[0] or 'its root'})"

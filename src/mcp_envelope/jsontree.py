@@ -9,7 +9,6 @@ Whatever msgspec cannot take (lone surrogates, ten thousand levels) goes to `fau
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias, TypeVar
@@ -17,7 +16,16 @@ from typing import Final, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
-from .faults import STRING, WHITESPACE, JSONError, byte_in, check_utf8, diagnose, mend_surrogates
+from .faults import (
+    STRING,
+    WHITESPACE,
+    JSONError,
+    byte_in,
+    check_utf8,
+    compact_slowly,
+    diagnose,
+    mend_surrogates,
+)
 
 _T = TypeVar("_T")
 Buffer: TypeAlias = bytes | Raw
@@ -47,6 +55,9 @@ _WINDOW: Final = 1 << 18
 _SMALL_ITEM: Final = 128
 _BOUNDARY_TRIES: Final = 16
 
+# What a string that holds JSON begins with: space, escaped or not, and a bracket.
+_OPENS: Final = re.compile(rb"(?:[ ]|\\[nrt]|\\u00(?:20|0[9aAdD]))*+[\[{]")
+_LOOK: Final = 1 << 12
 # A key as it is spelled, and the colon after it.
 _KEY: Final = re.compile(rb"[ \t\r\n]*(" + STRING + rb")[ \t\r\n]*:[ \t\r\n]*")
 
@@ -137,8 +148,7 @@ class Node:
         """The JSON container that a string node holds, if it holds one."""
         if self._inner is None:
             self._inner = False
-            head = bytes(memoryview(self.raw)[1:9]).lstrip(b" ")
-            if head[:1] in (b"{", b"["):
+            if _OPENS.match(bytes(memoryview(self.raw)[1:_LOOK])):
                 self._inner = sniff(self.text().encode()) or False
         return self._inner or None
 
@@ -183,6 +193,9 @@ def sniff(buffer: bytes) -> Node | None:
     """The root if the text is a JSON object or array, None if it is anything else."""
     if buffer.lstrip(WHITESPACE)[:1] not in (b"{", b"["):
         return None
+    if len(buffer) > _LARGE and buffer[:_LOOK].count(b"[") + buffer[:_LOOK].count(b"{") > _LOOK // 2:
+        # Megabytes of nothing but brackets: too deep to cut as JSON, and slow to tell.
+        return None
     try:
         return _root(buffer)
     except (ValueError, UnicodeError):
@@ -207,22 +220,23 @@ def assembled(parts: list[Member]) -> Node:
 def _root(buffer: bytes) -> Node:
     if not buffer.isascii():
         check_utf8(buffer)
-    body = buffer.removeprefix(codecs.BOM_UTF8).strip(WHITESPACE)
+    body = buffer.strip(WHITESPACE)
     if not body:
         raise msgspec.DecodeError("Input data was truncated")
-    if _has_space(body):
-        body = _compacted(body)
     if body[0] not in _KINDS:
         raise msgspec.DecodeError("JSON is malformed: invalid character (byte 0)")
-    node = Node(body)
     try:
-        _check(node)
+        return _checked(body)
     except msgspec.DecodeError:
         mended, count = mend_surrogates(body)
         if not count:
             raise
-        node = Node(mended)
-        _check(node)
+        return _checked(mended)
+
+
+def _checked(body: bytes) -> Node:
+    node = Node(_compacted(body) if _has_space(body) else body)
+    _check(node)
     return node
 
 
@@ -250,7 +264,7 @@ def _compacted(body: bytes) -> bytes:
     try:
         return msgspec.json.format(body, indent=-1)
     except RecursionError:
-        return body
+        return compact_slowly(body)
 
 
 def _has_space(body: bytes) -> bool:
@@ -334,4 +348,7 @@ def _windows(raw: Buffer) -> Iterator[tuple[bytes, list[Raw]]]:
         if stop < 0:
             break
     window = b"[%b]" % bytes(view[at:end])
-    yield window, _open(_OPEN_ARRAY, window)
+    items = _open(_OPEN_ARRAY, window)
+    if at > 1 and not items:
+        raise msgspec.DecodeError("JSON is malformed: trailing comma in array")
+    yield window, items

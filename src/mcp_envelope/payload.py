@@ -25,12 +25,12 @@ _SAMPLE: Final = 1 << 14
 _FEW_MEMBERS: Final = 64
 
 # The fields that make a dictionary a content block of that type.
-_BLOCK_FIELDS: Final[dict[str, tuple[str, ...]]] = {
-    "text": ("text",),
-    "image": ("data", "mimeType"),
-    "audio": ("data", "mimeType"),
-    "resource_link": ("uri", "name"),
-    "resource": ("resource",),
+_BLOCK_FIELDS: Final[dict[str, dict[str, type]]] = {
+    "text": {"text": str},
+    "image": {"data": str, "mimeType": str},
+    "audio": {"data": str, "mimeType": str},
+    "resource_link": {"uri": str, "name": str},
+    "resource": {"resource": Mapping},
 }
 
 
@@ -91,15 +91,25 @@ def read_payload(value: Any, read_as: As = "auto") -> Payload:
         source = bytes(value).removeprefix(codecs.BOM_UTF8)
         return Payload(node=parse(source), source=source)
     if isinstance(value, str):
-        source = _text(value)
+        source = _text(value).removeprefix(codecs.BOM_UTF8)
         return Payload(node=parse(source), source=source)
     return Payload(node=_document(value))
 
 
 def _document(value: Any) -> Node:
     if type(value) is dict and len(value) <= _FEW_MEMBERS and all(type(key) is str for key in value):
-        return from_members({key: to_json(member) for key, member in value.items()})
+        return from_members({key: _member(member) for key, member in value.items()})
     return parse(to_json(value))
+
+
+def _member(value: Any) -> bytes:
+    return to_json(checked(bytes(value)) if isinstance(value, msgspec.Raw) else value)
+
+
+def checked(raw: bytes) -> msgspec.Raw:
+    """JSON that somebody else wrote, known to be JSON."""
+    parse(raw)
+    return msgspec.Raw(raw)
 
 
 def to_json(value: Any) -> bytes:
@@ -108,6 +118,8 @@ def to_json(value: Any) -> bytes:
         return _ENCODER.encode(value)
     except RecursionError:
         raise PayloadError("the payload contains itself or is nested too deeply to be sent") from None
+    except JSONError:
+        raise
     except UnicodeEncodeError as error:
         raise PayloadError(
             f"the payload holds a lone surrogate (half a character) at position {error.start} of a text; "
@@ -115,12 +127,21 @@ def to_json(value: Any) -> bytes:
         ) from None
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise PayloadError(f"the payload cannot be written as JSON: {error}") from None
+    except Exception as error:
+        # Properties and generators are the author's code, and anything may come out of it.
+        raise PayloadError(
+            f"the payload cannot be read: {type(error).__name__} while it was written"
+        ) from error
 
 
 def _foreign(value: Any) -> Any:
     """Types that msgspec does not know: by what they can do, so that none of their libraries is imported."""
     if hasattr(value, "model_dump_json"):
-        return msgspec.Raw(value.model_dump_json(by_alias=True).encode())
+        return checked(value.model_dump_json(by_alias=True).encode())
+    for plain in (str, bytes, int, float):
+        # A subclass says more than JSON can; what it is at heart stays.
+        if isinstance(value, plain):
+            return plain(value)  # type: ignore[arg-type]
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, Mapping):
@@ -163,11 +184,16 @@ def _is_content(value: Any) -> bool:
 
 
 def _is_block(item: Any) -> bool:
-    if isinstance(item, Mapping):
-        fields = _BLOCK_FIELDS.get(str(item.get("type")), ("",))
-        return all(field in item for field in fields)
-    kind = getattr(item, "type", None)
-    return isinstance(kind, str) and kind in _BLOCK_FIELDS and hasattr(item, "model_dump_json")
+    try:
+        if isinstance(item, Mapping):
+            kind = item.get("type")
+            fields = _BLOCK_FIELDS.get(kind) if isinstance(kind, str) else None
+            return fields is not None and all(isinstance(item.get(field), of) for field, of in fields.items())
+        kind = getattr(item, "type", None)
+        return isinstance(kind, str) and kind in _BLOCK_FIELDS and hasattr(item, "model_dump_json")
+    except Exception:
+        # Whatever raises when it is looked at is no block.
+        return False
 
 
 def _each(value: Any) -> Sequence[Any]:
@@ -182,7 +208,10 @@ def _each(value: Any) -> Sequence[Any]:
 
 def _block(block: Any) -> Buffer:
     if isinstance(block, bytes | msgspec.Raw):
-        return block
+        node = parse(bytes(block))
+        if node.kind != "object":
+            raise PayloadError(f"a content block is an object with a `type`, not of the kind {node.kind}")
+        return node.raw
     if hasattr(block, "model_dump_json"):
         # The wire form has no nulls for what is absent.
         return bytes(block.model_dump_json(by_alias=True, exclude_none=True), "utf-8")

@@ -71,13 +71,25 @@ def _key(field: str | Key) -> Key:
 
 
 def _fields_of(node: Node, fields: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    names, decoder = _decoder(fields)
+    try:
+        names, decoder = _decoder(fields)
+    except (ValueError, UnicodeError):
+        # A name that no structure can have: look it up in each item.
+        return [_looked_up(item, fields) for item in node.all_items()]
     try:
         records = decoder.decode(node.raw)
     except msgspec.MsgspecError:
         # Not a list of plain records: look at each item on its own.
         records = [_one(decoder, item) for item in node.all_items()]
     return [tuple([getattr(record, name) for name in names]) for record in records]
+
+
+def _looked_up(item: Any, fields: tuple[str, ...]) -> tuple[Any, ...]:
+    try:
+        record = msgspec.json.decode(item)
+    except (msgspec.MsgspecError, RecursionError):
+        record = None
+    return tuple([record.get(field) if isinstance(record, dict) else None for field in fields])
 
 
 def _one(decoder: msgspec.json.Decoder[list[Any]], item: Any) -> Any:

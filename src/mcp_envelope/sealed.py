@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import Any
 
@@ -140,10 +140,20 @@ class Sealed:
 
     def to_result(self) -> dict[str, Any]:
         """The `CallToolResult` as Python objects. `to_json` keeps the spelling of numbers, this does not."""
-        result: dict[str, Any] = json.loads(self.to_json(), parse_float=_number)
+        result: dict[str, Any] = json.loads(self.to_json(), parse_float=_number, parse_int=_integer)
         return result
 
 
 def _number(text: str) -> float | Decimal:
     number = float(text)
-    return Decimal(text) if number in (float("inf"), float("-inf")) else number
+    if number not in (float("inf"), float("-inf")):
+        return number
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return number
+
+
+def _integer(text: str) -> int | Decimal:
+    # Python refuses to read very long integers, for fear of what it would cost.
+    return int(text) if len(text) < 4000 else Decimal(text)

@@ -38,30 +38,42 @@ class Spot:
         "_least",
         "_open_place",
         "_order",
+        "above",
         "depth",
         "frozen",
         "node",
-        "path",
         "place",
         "rankings",
         "rigid",
+        "step",
     )
 
     def __init__(
-        self, node: Node, place: Place, path: str, depth: int, rankings: Mapping[str, Ranking]
+        self, node: Node, place: Place, above: Spot | None, step: str, rankings: Mapping[str, Ranking]
     ) -> None:
         self.node = node
         self.place = place
-        self.path = path
-        self.depth = depth
+        self.above = above
+        self.step = step
+        self.depth: int = 0 if above is None else above.depth + 1
         self.rankings = rankings
-        self.frozen = place.frozen or depth >= MAX_DEPTH
+        self.frozen = place.frozen or self.depth >= MAX_DEPTH
         self.rigid = False
         self._open_place: Place | None = None
         self._order: Sequence[int] | None = None
         self._children: dict[int, Spot] = {}
         self._inner: Spot | None = None
         self._least: dict[Give, int] = {}
+
+    @property
+    def path(self) -> str:
+        """Put together when it is asked for: a key may be long, and most paths are never told."""
+        steps: list[str] = []
+        spot: Spot | None = self
+        while spot is not None:
+            steps.append(spot.step)
+            spot = spot.above
+        return "".join(reversed(steps))
 
     @property
     def kind(self) -> Kind:
@@ -90,15 +102,14 @@ class Spot:
             else:
                 place = self.open_place.item(index)
                 step = str(index)
-            path = f"{self.path}/{step}"
-            spot = Spot(self.node.child(index), place, path, self.depth + 1, self.rankings)
+            spot = Spot(self.node.child(index), place, self, f"/{step}", self.rankings)
             self._children[index] = spot
         return spot
 
     def inner(self) -> Spot | None:
         """The JSON inside a string. Its path goes on from the string's own."""
-        if self._inner is None and self.node.size > STRING_FLOOR and (node := self.node.inner()):
-            self._inner = Spot(node, FREE, self.path, self.depth + 1, self.rankings)
+        if self._inner is None and self.node.size > _BARE_STRING and (node := self.node.inner()):
+            self._inner = Spot(node, FREE, self, "", self.rankings)
         return self._inner
 
     def order(self, room: int) -> Sequence[int]:
@@ -111,9 +122,10 @@ class Spot:
         return range(len(self.node.items(room)))
 
     def _ranking(self) -> Ranking | None:
-        if self.path in self.rankings:
-            return self.rankings[self.path]
-        steps = self.path.split("/")
+        path = self.path
+        if path in self.rankings:
+            return self.rankings[path]
+        steps = path.split("/")
         for pattern, ranking in self.rankings.items():
             wanted = pattern.split("/")
             if len(wanted) == len(steps) and all(w in ("*", s) for w, s in zip(wanted, steps, strict=True)):
@@ -190,7 +202,10 @@ class Spot:
     def _sum(self, children: Iterable[tuple[int, int, Buffer]], give: Give, cap: int) -> int:
         least = 1
         for around, index, raw in children:
-            least += around + 1 + self.least_child(index, raw, give, cap)
+            least += around + 1
+            if least > cap:
+                break
+            least += self.least_child(index, raw, give, cap)
             if least > cap:
                 break
         return least

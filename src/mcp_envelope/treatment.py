@@ -18,7 +18,8 @@ import msgspec
 from .facts import Facts, Problem
 from .jsontree import Buffer, Member, assembled
 from .payload import Payload, read_payload, to_json
-from .redaction import BUILT_IN, Redactor
+from .redaction import Redactor
+from .secrets import BUILT_IN
 
 
 @lru_cache(32)

@@ -249,7 +249,7 @@ def _at(node: Node, pointer: str) -> Node | None:
         if node.kind == "object":
             key = step.replace("~1", "/").replace("~0", "~")
             found = [index for index, member in enumerate(node.members()) if member.key == key]
-        elif node.kind == "array" and step.isascii() and step.isdigit():
+        elif node.kind == "array" and step.isascii() and step.isdigit() and len(step) < 10:
             found = [int(step)] if int(step) < len(node.all_items()) else []
         else:
             found = []

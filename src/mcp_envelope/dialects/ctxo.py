@@ -9,6 +9,7 @@ document says.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, takewhile
 from typing import Any, Final
@@ -18,7 +19,7 @@ from ..budget import Budget
 from ..facts import Facts
 from ..fitting import Cut
 from ..job import Job, Lanes
-from ..jsontree import Buffer, Member, Node, encode
+from ..jsontree import Buffer, Member, Node, TooDeep, encode
 from ..meters import meter as meter_of
 
 DEFAULT_LIMIT: Final = 8192
@@ -72,8 +73,9 @@ class _Document:
         self.job = job
         self.facts: Facts = job.facts
         node = job.payload.as_node()
-        if node.kind == "object":
-            self.members = [member for member in node.members() if member.key != "_meta"]
+        members = _members(node)
+        if members is not None:
+            self.members = [member for member in members if member.key != "_meta"]
             self.size = node.size
         else:
             # The payload's own keys come first, so what has none gets one.
@@ -84,7 +86,8 @@ class _Document:
         self.lists: dict[int, list[Buffer]] = {}
         for index, member in enumerate(self.members):
             if member.key in names and memoryview(member.value)[0] == ord("["):
-                self.lists[index] = Node(member.value).all_items()
+                with suppress(TooDeep):
+                    self.lists[index] = Node(member.value).all_items()
         self.kept = {index: len(items) for index, items in self.lists.items()}
         # The most items first; of equal ones the first.
         self.order = sorted(self.lists, key=lambda index: -len(self.lists[index]))
@@ -150,3 +153,10 @@ class _Document:
         if self.facts.workspace is not None:
             meta["workspace"] = dict(self.facts.workspace)
         return meta
+
+
+def _members(node: Node) -> list[Member] | None:
+    try:
+        return node.members() if node.kind == "object" else None
+    except TooDeep:
+        return None

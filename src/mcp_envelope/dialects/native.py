@@ -8,15 +8,16 @@ RESULT_TOO_LARGE: no structured lane, and in the text, which no schema binds, as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from ..blocks import TEXT_CLOSE, TEXT_OPEN, Block, TextBlock, fit_blocks, read_blocks, text_block
 from ..budget import Budget
+from ..facts import Facts
 from ..fitting import Cut, Fitter
 from ..job import Job, Lanes
-from ..jsontree import Node, encode, parse, sniff
+from ..jsontree import Node, TooDeep, encode, parse, sniff
 from ..payload import Payload
 from ..rooms import Lane
 from ..schema import FREE, Place, widen
@@ -104,7 +105,10 @@ def _has_structure(job: Job, node: Node) -> bool:
 
 
 def _takes_notice(node: Node) -> bool:
-    return node.kind == "object" and all(member.key != notice.ENVELOPE_KEY for member in node.members())
+    try:
+        return node.kind == "object" and all(member.key != notice.ENVELOPE_KEY for member in node.members())
+    except TooDeep:
+        return False
 
 
 def _untouched(job: Job) -> Lanes | None:
@@ -144,10 +148,13 @@ def _structured(job: Job, node: Node) -> Lane | None:
         if fitted is None:
             return None
         body = b'{"result":%b}' % fitted.json if job.wrap else fitted.json
-        text = body
-        if with_notice:
-            text = notice.join(body, notice.notice(job.with_cuts(fitted.cuts), length))
-        return _stamped(job, job.lane(text, fitted.cuts, body))
+        if not with_notice:
+            return job.lane(body, fitted.cuts, body)
+
+        def render(facts: Facts) -> Lane:
+            return job.lane(notice.join(body, notice.notice(facts, length)), fitted.cuts, body)
+
+        return _with_figures(job, fitted.cuts, length, render)
 
     def accept(lane: Lane) -> Lane | None:
         assert schema is not None
@@ -188,14 +195,17 @@ def _document_text(job: Job, node: Node, place: Place) -> Lane | None:
         fitted = fitter.fit(room)
         if fitted is None:
             return None
-        facts = job.with_cuts(fitted.cuts)
-        body, blocks = fitted.json, b""
-        if inside:
-            body = notice.join(body, notice.notice(facts, length))
-        elif note := notice.text_note(facts, length):
-            blocks = b"," + text_block(note)
-        text = b"[%b%b%b%b]" % (TEXT_OPEN, encode(body.decode()), TEXT_CLOSE, blocks)
-        return _stamped(job, job.lane(text, fitted.cuts))
+
+        def render(facts: Facts) -> Lane:
+            body, blocks = fitted.json, b""
+            if inside:
+                body = notice.join(body, notice.notice(facts, length))
+            elif note := notice.text_note(facts, length):
+                blocks = b"," + text_block(note)
+            text = b"[%b%b%b%b]" % (TEXT_OPEN, encode(body.decode()), TEXT_CLOSE, blocks)
+            return job.lane(text, fitted.cuts)
+
+        return _with_figures(job, fitted.cuts, length, render)
 
     return job.search(node.size, finish)
 
@@ -206,10 +216,13 @@ def _blocks(job: Job, blocks: Sequence[Block]) -> Lane | None:
         parts = fit_blocks(blocks, room, cuts)
         if parts is None:
             return None
-        note = notice.text_note(job.with_cuts(tuple(cuts)), length)
-        if note:
-            parts.append(text_block(note))
-        return _stamped(job, job.lane(b"[%b]" % b",".join(parts), tuple(cuts)))
+
+        def render(facts: Facts) -> Lane:
+            note = notice.text_note(facts, length)
+            shown = [*parts, text_block(note)] if note else parts
+            return job.lane(b"[%b]" % b",".join(shown), facts.cuts)
+
+        return _with_figures(job, tuple(cuts), length, render)
 
     return job.search(sum(block.size for block in blocks) + len(blocks) + 1, finish)
 
@@ -218,26 +231,25 @@ def _last_word(job: Job, cuts: tuple[Cut, ...]) -> Lane:
     """Nothing of the payload is there: the coded outcome alone."""
 
     def finish(length: int) -> Lane:
-        said = notice.join(b"{}", notice.notice(job.with_cuts(cuts), length))
-        return _stamped(job, job.lane(b"[%b]" % text_block(said.decode()), cuts))
+        def render(facts: Facts) -> Lane:
+            said = notice.join(b"{}", notice.notice(facts, length))
+            return job.lane(b"[%b]" % text_block(said.decode()), cuts)
+
+        return _with_figures(job, cuts, length, render)
 
     return job.first_that_fits(finish)
 
 
-def _stamped(job: Job, lane: Lane) -> Lane:
-    """The lane with the figure of what it uses in it, which is part of what it uses."""
-    if not job.facts.extras:
-        return lane
-    limit = b'"used":%d' % job.budget.limit
-    for place in (limit, limit.replace(b'"', b'\\"')):
-        head, found, tail = lane.json.rpartition(place)
-        if not found:
-            continue
+def _with_figures(job: Job, cuts: tuple[Cut, ...], length: int, render: Callable[[Facts], Lane]) -> Lane:
+    """The lane with the figure of what it uses in it, which is part of what it uses: written until it is true."""
+    facts = job.with_cuts(cuts)
+    if not facts.extras or length > 0:
+        return render(facts)
+    used = job.budget.limit
+    for _ in range(5):
+        budget = {**facts.extras["budget"], "used": used}
+        lane = render(replace(facts, extras={**facts.extras, "budget": budget}))
+        if lane.used == used:
+            break
         used = lane.used
-        for _ in range(4):
-            stamp = place.replace(b"%d" % job.budget.limit, b"%d" % used)
-            stamped = job.lane(head + stamp + tail, lane.cuts, lane.body)
-            if stamped.used == used:
-                return stamped
-            used = stamped.used
     return lane

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from threading import Lock
 from typing import Any, ClassVar
 
@@ -33,8 +33,14 @@ class Schema:
 
     def __init__(self, document: Mapping[str, Any] | bool) -> None:
         self.document = document
-        graph = Graph(Document(document))
-        self._effort = Effort(graph)
+        read = Document(document)
+        try:
+            graph = Graph(read)
+            self._effort = Effort(graph)
+        except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            # A keyword of the wrong kind: the validator says which one.
+            compiled(document)
+            raise SchemaError(f"a keyword has a value of the wrong kind ({error})") from None
         self._validator = compiled(document)
         self.root: Place = Places().of([graph.root])
 
@@ -103,7 +109,14 @@ def _decode(instance_json: bytes) -> Any:
     except ValueError:
         # msgspec refuses numbers beyond a double and halves of surrogate pairs; JSON doesn't.
         mended, _ = mend_surrogates(instance_json)
-        return json.loads(mended, parse_float=Decimal, parse_int=_integer, parse_constant=_no_constant)
+        return json.loads(mended, parse_float=_float, parse_int=_integer, parse_constant=_no_constant)
+
+
+def _float(text: str) -> float | Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return float(text)
 
 
 def _integer(digits: str) -> int | Decimal:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .document import DEFINITIONS, Body, Document, pointer_of
+from .document import DEFINITIONS, Body, Document, SchemaError, pointer_of
 from .references import map_keyword, map_references, mentions, unresolved
-from .validator import may_match
+from .validator import compiled, may_match
 from .wrapping import ENVELOPE_KEY, envelope_schema, wrap
 
 # What applies to the same value, by the shape of the keyword's value.
@@ -59,6 +59,12 @@ def widen(document: Mapping[str, Any] | bool) -> Widened:
         return Widened(_Widening(read).root(), False, "")
     except _Unwidenable as reason:
         return Widened(wrap(read, read.root), True, str(reason))
+    except SchemaError:
+        raise
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        # A keyword of the wrong kind: the validator says which one.
+        compiled(document)
+        raise SchemaError(f"a keyword has a value of the wrong kind ({error})") from None
 
 
 class _Widening:
