@@ -50,7 +50,7 @@ format: $(VENV)/dev  ## put the code in the house's form
 bench: $(VENV)/bench  ## speed and memory, as ratios of runs made side by side
 	@$(BIN)/python benchmarks/run.py
 
-fuzz: $(VENV)/dev  ## the promises over many more examples (FUZZ_EXAMPLES=20000)
+fuzz: $(VENV)/dev  ## the promises over many more examples (FUZZ_EXAMPLES=50000)
 	@$(BIN)/python fuzz/run.py
 
 clean:  ## remove the virtual environment and caches

@@ -19,8 +19,9 @@ DOCUMENTS = sorted(
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_python_examples_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
     for example in EXAMPLES.findall((ROOT / document).read_text()):
-        exec(compile(example, document, "exec"), {})
+        exec(compile(example, document, "exec"), names)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
