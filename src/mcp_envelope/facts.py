@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from .fitting import Cut
 
@@ -30,8 +32,7 @@ class UpgradeHint:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything but the payload. What is absent is None or empty, and no dialect makes it up."""
 
     # What became of the payload.
@@ -49,7 +50,7 @@ class Facts:
     show_details: bool = True
     hint: str | None = None
     # By the path or the name of what was cut, for a tool that has no hint of its own.
-    hints: Mapping[str, str] = field(default_factory=dict)
+    hints: Mapping[str, str] = {}
     warnings: tuple[str, ...] = ()
     # What the call was.
     tool: str | None = None
@@ -64,7 +65,7 @@ class Facts:
     token_usage: Mapping[str, Any] | None = None
     workspace: Mapping[str, Any] | None = None
     # What the dialect adds because of the profile.
-    extras: Mapping[str, Any] = field(default_factory=dict)
+    extras: Mapping[str, Any] = {}
 
     def next_step(self) -> str | None:
         """The stable hint for what was cut: the tool's own, else that of the list which lost most."""

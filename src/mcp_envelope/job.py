@@ -8,9 +8,11 @@ whose finished lane the meter accepts, and undoes cuts that the schema does not 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, Protocol
+
+from msgspec.structs import replace
 
 from .budget import Budget
 from .facts import Facts, Problem

@@ -7,10 +7,13 @@ is raised. `read_outcome` takes any of them, or a plain value, apart into a payl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from .context import CallContext
+from .errors import problem_of
 from .facts import Facts, Problem, Status
 from .ranking import Ranking
 
@@ -132,12 +135,11 @@ def read_outcome(value: Any, facts: Facts, context: CallContext | None = None) -
             warnings=(*value.warnings, *facts.warnings),
         )
         return Outcome(value.data, value.data is not None, facts, {})
-    if isinstance(value, Failure):
-        facts = replace(facts, status="error", summary=value.problem.message, error=value.problem)
-        return Outcome(value.data, value.data is not None, facts, {}, True)
-    if isinstance(value, Problem):
-        return Outcome(
-            None, False, replace(facts, status="error", summary=value.message, error=value), {}, True
-        )
+    if isinstance(value, BaseException):
+        # What may be shown of it is decided in one place; cancellation and the like are raised again there.
+        problem = problem_of(value)
+        data = value.data if isinstance(value, Failure) else None
+        facts = replace(facts, status="error", summary=problem.message, error=problem)
+        return Outcome(data, data is not None, facts, {}, True)
     # A plain value: None is data too, it says null.
     return Outcome(value, True, facts, {})

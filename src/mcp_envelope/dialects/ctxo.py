@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import accumulate, takewhile
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from ..blocks import text_block
 from ..budget import Budget

@@ -9,8 +9,9 @@ RESULT_TOO_LARGE: no structured lane, and in the text, which no schema binds, as
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from ..blocks import TEXT_CLOSE, TEXT_OPEN, Block, TextBlock, fit_blocks, read_blocks, text_block
 from ..budget import Budget
@@ -51,7 +52,8 @@ class Native:
     def seal(self, job: Job) -> Lanes:
         if job.facts.miss is not None and job.payload.node is None:
             job.payload = Payload(node=parse(encode({"found": False, "hint": job.facts.miss.hint})))
-        job.facts = replace(job.facts, extras=_extras(job))
+        if job.profile != "minimal":
+            job.facts = replace(job.facts, extras=_extras(job))
         if untouched := _untouched(job):
             return untouched
         structured: Lane | None = None
@@ -83,8 +85,6 @@ def _fail(job: Job) -> None:
 
 def _extras(job: Job) -> dict[str, Any]:
     """What the profiles standard and debug show besides."""
-    if job.profile == "minimal":
-        return {}
     facts, budget = job.facts, job.budget
     # What is used is known at the end; until then the limit keeps its place.
     extras: dict[str, Any] = {"budget": {"limit": budget.limit, "unit": budget.unit, "used": budget.limit}}

@@ -8,8 +8,9 @@ if one is set, the data is fitted into it like any other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from ..blocks import text_block
 from ..budget import Budget

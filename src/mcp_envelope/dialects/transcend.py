@@ -8,8 +8,9 @@ is fitted like any other; `dropped` tells of the list that lost most, and its no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from ..blocks import text_block
 from ..budget import Budget
