@@ -601,7 +601,9 @@ def test_any_message(text: str, maker: Callable[[str], Exception]) -> None:
 
 
 def table(*rows: tuple[str, ...]) -> str:
-    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    lines = [
+        f"| {' | '.join(cell.replace('|', '&#124;').replace('<', '&lt;') for cell in row)} |" for row in rows
+    ]
     return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
 
 

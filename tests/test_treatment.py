@@ -135,3 +135,16 @@ def test_the_published_configuration_works(tmp_path: Path) -> None:
     sealed = sealed_by("dialect = 'scalpel'", payload, tmp_path, tool="analyze_code")
     assert result_of(sealed) == {"data": {"functions": [], "classes": [], "complexity": 3}}
     assert "imports" in result_of(sealed_by("dialect = 'scalpel'", payload, tmp_path, tool="other"))["data"]
+
+
+def test_a_masked_value_that_breaks_its_schema_is_a_coded_outcome(tmp_path: Path) -> None:
+    (tmp_path / "mcp-envelope.toml").write_text("")
+    policy = Settings(tmp_path / "mcp-envelope.toml", {}, tmp_path).policy("t")
+    schema = {"type": "object", "properties": {"token": {"type": "string", "pattern": "^ghp_"}}}
+    sealed = seal({"token": SECRET, "n": 1}, policy=policy, schema=schema)
+    assert sealed.is_error
+    assert sealed.structured is None
+    said = json.loads(json.loads(sealed.content)[0]["text"])
+    assert said["_envelope"]["error"]["code"] == "RESULT_REDACTED"
+    assert said["n"] == 1
+    assert SECRET not in sealed.to_json().decode()

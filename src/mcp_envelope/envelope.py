@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
+from msgspec.structs import replace
+
 from . import dialects
 from .budget import Budget
 from .context import current
@@ -121,6 +123,8 @@ def seal(
         if policy.redact:
             using = treatment.redactor(tuple(policy.redact_patterns.items()))
             read = treatment.masked(read, using, secrets)
+            if secrets and schema is not None and treatment.breaks(read, schema, wrap):
+                facts = replace(facts, error=treatment.REDACTED)
             facts = treatment.masked_facts(facts, using, secrets)
     if is_error is None:
         is_error = outcome.is_error

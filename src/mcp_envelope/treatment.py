@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +19,23 @@ from .facts import Facts, Problem
 from .jsontree import Buffer, Member, assembled
 from .payload import Payload, read_payload, to_json
 from .redaction import Redactor
+from .schema import Schema
 from .secrets import BUILT_IN
+
+# What was masked had a format that the output schema fixes: the structure can't be sent, the text can.
+REDACTED: Final = Problem(
+    "RESULT_REDACTED",
+    "A secret was masked in a field whose form the output schema fixes, so there is no structured result.",
+    "Read the text; what was masked is marked there.",
+)
+
+
+def breaks(payload: Payload, schema: Schema, wrap: bool) -> bool:
+    """Whether the payload, after secrets were masked in it, no longer conforms."""
+    if payload.node is None:
+        return False
+    original = payload.original()
+    return not schema.is_valid(b'{"result":%b}' % original if wrap else original)
 
 
 @lru_cache(32)

@@ -490,6 +490,20 @@ def test_gel_is_spoken(run: Run) -> None:
     assert list(outcome.result["structuredContent"]) == ["meta", "data"]
 
 
+def test_settings_of_a_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mcp-envelope.toml").write_text('dialect = "transcend"\n[tools.find]\ntokens = 300\n')
+    payload = json.dumps({"rows": list(range(3000))}).encode()
+    outcome = run("--config", "mcp-envelope.toml", "--tool", "find", stdin=payload)
+    assert json.loads(outcome.result["content"][0]["text"])["tokenBudget"]["requested"] == 300
+    outcome = run("--config", "mcp-envelope.toml", "--tool", "find", "--tokens", "400", stdin=payload)
+    assert json.loads(outcome.result["content"][0]["text"])["tokenBudget"]["requested"] == 400
+    (tmp_path / "mcp-envelope.toml").write_text('dialekt = "transcend"')
+    outcome = run("--config", "mcp-envelope.toml", stdin=b"{}")
+    assert outcome.code == 0
+    assert "dialect" in outcome.err
+    assert run("--config", "nowhere.toml", stdin=b"{}").code == 3
+
+
 def test_a_wrong_dialect(run: Run) -> None:
     outcome = run("--dialect", "transcent", stdin=b"{}")
     assert outcome.code == 2

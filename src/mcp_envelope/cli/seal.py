@@ -11,7 +11,7 @@ import argparse
 import sys
 from contextlib import suppress
 from itertools import islice
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 
@@ -30,6 +30,9 @@ from ..schema import Schema, SchemaError, widen
 from ..sealed import Sealed
 from . import console, files
 from .console import BadInput, Parser
+
+if TYPE_CHECKING:
+    from ..policy import Policy
 
 _DESCRIPTION: Final = """\
 Fit a tool's payload into a budget and print the MCP CallToolResult as JSON.
@@ -71,12 +74,16 @@ def run(arguments: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
-        return _run(options, _budget(options), _rankings(options.rank))
+        policy = _policy(options)
+        options.dialect = options.dialect or (policy.dialect if policy else "native")
+        return _run(options, policy, _budget(options, policy), _rankings(options.rank))
     except (_Misuse, MeterUnavailable) as error:
         parser.error(str(error))
 
 
-def _run(options: argparse.Namespace, budget: Budget, rankings: dict[str, Ranking]) -> int:
+def _run(
+    options: argparse.Namespace, policy: Policy | None, budget: Budget, rankings: dict[str, Ranking]
+) -> int:
     if options.widen and options.schema is None:
         raise _Misuse("--widen needs a schema: add --schema FILE")
     if options.widen and options.wrap:
@@ -99,6 +106,7 @@ def _run(options: argparse.Namespace, budget: Budget, rankings: dict[str, Rankin
         sealed = seal(
             data,
             budget=budget,
+            policy=policy,
             dialect=options.dialect,
             schema=schema,
             wrap=wrap,
@@ -135,7 +143,24 @@ def _run(options: argparse.Namespace, budget: Budget, rankings: dict[str, Rankin
 # -- what goes in -------------------------------------------------------------------------------------------
 
 
-def _budget(options: argparse.Namespace) -> Budget:
+def _policy(options: argparse.Namespace) -> Policy | None:
+    """The settings of a file, if one is named; its problems are told."""
+    if options.config is None:
+        return None
+    from ..policy import Settings
+
+    files.read(options.config)
+    settings = Settings(options.config, say=lambda _: None)
+    policy = settings.policy(options.tool)
+    for problem in settings.problems(policy.dialect):
+        console.say("warning", problem)
+    return policy
+
+
+def _budget(options: argparse.Namespace, policy: Policy | None) -> Budget:
+    asked = (options.tokens, options.bytes, options.meter) != (None, None, None)
+    if policy is not None and not asked and (configured := policy.budget):
+        return configured
     try:
         return dialect(options.dialect).budget(options.tokens, options.bytes, options.meter)
     except ValueError as error:
@@ -359,10 +384,10 @@ def _parser() -> Parser:
     add(
         "--dialect",
         type=console.one_of(NAMES),
-        default="native",
         metavar="NAME",
         help="native (default), ctxo, transcend, gel or scalpel",
     )
+    add("--config", metavar="FILE", help="settings for --tool from a mcp-envelope.toml; options go first")
     add(
         "--tool",
         type=console.plain_text,
@@ -372,7 +397,6 @@ def _parser() -> Parser:
     add(
         "--profile",
         type=console.one_of(PROFILES),
-        default="minimal",
         metavar="PROFILE",
         help="how much is told: minimal (default), standard or debug",
     )
