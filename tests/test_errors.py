@@ -28,15 +28,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_envelope import errors
-from mcp_envelope.errors import (
-    CATALOGUE,
-    RULES,
-    SCALPEL,
-    Catalogue,
-    Code,
-    passes_through,
-    problem_of,
-)
+from mcp_envelope.codes import CATALOGUE, SCALPEL, Catalogue, Code
+from mcp_envelope.errors import RULES, passes_through, problem_of
 from mcp_envelope.facts import Problem
 from mcp_envelope.scrubbing import scrub
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..blocks import text_block
 from ..budget import Budget
-from ..errors import CATALOGUE
+from ..codes import CATALOGUE
 from ..facts import Facts, Problem
 from ..fitting import Cut, Fitter
 from ..job import Job, Lanes
