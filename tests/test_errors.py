@@ -27,7 +27,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_envelope import errors
+from mcp_envelope import codes, errors
 from mcp_envelope.codes import CATALOGUE, SCALPEL, Catalogue, Code
 from mcp_envelope.errors import RULES, passes_through, problem_of
 from mcp_envelope.facts import Problem
@@ -57,13 +57,13 @@ def test_the_published_codes_are_all_there() -> None:
     for name in TRANSCEND.split():
         assert CATALOGUE[name].spelling("transcend") == name
     for spelling in ELEVEN.split():
-        code = errors.find(spelling)
+        code = codes.find(spelling)
         assert code is not None
         assert code.spelling("scalpel") == spelling
     assert set(ELEVEN.split()) == SCALPEL
     assert set(OURS.split()) <= set(CATALOGUE)
-    assert errors.find("invalid_argument") is CATALOGUE["BAD_ARGS"]
-    assert errors.find("Internal_Error") is CATALOGUE["INTERNAL"]
+    assert codes.find("invalid_argument") is CATALOGUE["BAD_ARGS"]
+    assert codes.find("Internal_Error") is CATALOGUE["INTERNAL"]
 
 
 @pytest.mark.parametrize("code", CATALOGUE.values(), ids=list(CATALOGUE))
@@ -72,8 +72,8 @@ def test_every_code_is_complete(code: Code) -> None:
         assert re.fullmatch(r"[A-Z`].*\.", words), words
     assert code.spelling("scalpel") in SCALPEL
     assert code.spelling("transcend") == code.spelling("gel") == code.spelling("native") == code.name
-    assert errors.find(code.name.lower()) is code
-    assert errors.find(f" {code.name} ") is code
+    assert codes.find(code.name.lower()) is code
+    assert codes.find(f" {code.name} ") is code
     # What we say ourselves passes our own scrubbing.
     for words in (code.meaning, code.hint):
         assert scrub(words) == words
@@ -93,7 +93,7 @@ def test_a_server_adds_codes() -> None:
     assert mine.spelling("QUOTA_SPENT", "scalpel") == "resource_exhausted"
     assert mine.problem("quota_spent") == Problem("QUOTA_SPENT", code.meaning, code.hint)
     assert "QUOTA_SPENT" not in CATALOGUE
-    assert errors.find("quota_spent") is None
+    assert codes.find("quota_spent") is None
     assert hash(code) == hash(
         Code("QUOTA_SPENT", "The quota is spent.", "Wait until tomorrow.", kind="limit")
     )
@@ -116,9 +116,9 @@ def test_codes_that_cannot_be_added() -> None:
 
 
 def test_the_default_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors, "CATALOGUE", Catalogue(CATALOGUE.values()))
-    code = errors.register(Code("QUOTA_SPENT", "The quota is spent.", "Wait."))
-    assert errors.find("QUOTA_SPENT") is code
+    monkeypatch.setattr(codes, "CATALOGUE", Catalogue(CATALOGUE.values()))
+    code = codes.register(Code("QUOTA_SPENT", "The quota is spent.", "Wait."))
+    assert codes.find("QUOTA_SPENT") is code
 
 
 def test_a_code_that_nobody_registered() -> None:
@@ -128,9 +128,9 @@ def test_a_code_that_nobody_registered() -> None:
 
 
 def test_the_nearest_name() -> None:
-    assert errors.nearest("HANDEL_EXPIRED") == "HANDLE_EXPIRED"
-    assert errors.nearest("invalid argument") == "BAD_ARGS"
-    assert errors.nearest("xyzzy") is None
+    assert codes.nearest("HANDEL_EXPIRED") == "HANDLE_EXPIRED"
+    assert codes.nearest("invalid argument") == "BAD_ARGS"
+    assert codes.nearest("xyzzy") is None
 
 
 # Exceptions
