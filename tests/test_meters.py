@@ -5,6 +5,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -152,3 +153,13 @@ def test_the_estimate_is_close_on_chinese() -> None:
     text = "\n".join(random.Random(3).choices(sentences, k=40)).encode()
     error = meter("estimate").count(text) / meter("exact").count(text) - 1
     assert -0.05 <= error <= 0.2
+
+
+@pytest.mark.parametrize("name", [name for name in METERS if name != "exact"])
+@given(value=st.recursive(st.text('é漢😀"\\a1 \n') | st.text(max_size=20) | st.integers(), st.lists))
+def test_escapes_add(name: str, value: object) -> None:
+    """A document that stands in a text block never counts for less than by itself."""
+    document = msgspec.json.encode(value)
+    block = msgspec.json.encode([{"type": "text", "text": document.decode()}])
+    assert meter(name).escapes_add
+    assert meter(name).count(document) <= meter(name).count(block)

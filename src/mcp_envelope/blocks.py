@@ -23,6 +23,7 @@ TEXT_CLOSE: Final = b"}"
 # Room for the mark at the seam and a little of the text itself.
 _TEXT_FLOOR: Final = 96
 _TRIES: Final = 64
+_SAMPLE: Final = 1 << 16
 
 
 def text_block(text: str) -> bytes:
@@ -51,8 +52,10 @@ class TextBlock:
             block.node = Node(encode(text.decode()))
         else:
             block.node, block._text = None, text
-        # As it will be once it is escaped; rare control characters are left to the search.
-        block.size += len(text) + sum([text.count(mark) for mark in (b"\n", b'"', b"\\", b"\t", b"\r")])
+        # About as it will be once it is escaped: the beginning, which is what stays, tells.
+        head = text[:_SAMPLE]
+        escapes = sum([head.count(mark) for mark in (b"\n", b'"', b"\\", b"\t", b"\r")])
+        block.size += len(text) + escapes * len(text) // max(len(head), 1)
         return block
 
     @property

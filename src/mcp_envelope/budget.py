@@ -6,8 +6,9 @@ result. The smallest budget is what the shortest notice needs in any lane, with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from . import meters
 from .meters import Meter
@@ -17,8 +18,7 @@ MIN_TOKENS: Final = 128
 MIN_BYTES: Final = 512
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     limit: int
     meter: Meter
     warning: str | None = None

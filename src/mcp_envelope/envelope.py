@@ -29,6 +29,7 @@ from .sealed import Sealed
 if TYPE_CHECKING:
     from .policy import Policy
 
+_READINGS: Final = get_args(As)
 # What a handle may look like: the smallest budget must have room for it, and a call must be able to name it.
 _HANDLE: Final = re.compile(r"[A-Za-z0-9._~-]{1,43}")
 
@@ -175,5 +176,5 @@ def _check(budget: object, rank: object, warnings: object, hint: object, read_as
             raise TypeError(f"a warning is a text; got {warning!r}")
     if hint is not None and not isinstance(hint, str):
         raise TypeError(f"hint is a text; got {hint!r}")
-    if read_as not in get_args(As):
-        raise ValueError(f"read_as is one of {', '.join(get_args(As))}; got {read_as!r}")
+    if read_as not in _READINGS:
+        raise ValueError(f"read_as is one of {', '.join(_READINGS)}; got {read_as!r}")

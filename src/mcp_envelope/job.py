@@ -8,10 +8,10 @@ whose finished lane the meter accepts, and undoes cuts that the schema does not 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from .budget import Budget
@@ -43,8 +43,7 @@ class Finish(Protocol):
     def __call__(self, room: int, length: int) -> Lane | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
+class Lanes(msgspec.Struct, frozen=True):
     """What a dialect makes of a job."""
 
     content: Lane
@@ -70,14 +69,13 @@ class Dialect(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Job:
+class Job(msgspec.Struct):
     payload: Payload
     budget: Budget
     facts: Facts
     schema: Schema | None = None
     wrap: bool = False
-    rankings: Mapping[str, Ranking] = field(default_factory=dict)
+    rankings: Mapping[str, Ranking] = {}
     # Said by the caller; None leaves it to the dialect.
     is_error: bool | None = None
     profile: Profile = "minimal"

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from .context import CallContext
@@ -96,8 +97,7 @@ class Failure(Exception):
         return f"{self.problem.code}: {self.problem.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What `seal` works with. `has_data` tells no data from data that is null."""
 
     data: Any

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
@@ -38,8 +37,7 @@ class PayloadError(ValueError):
     """The payload cannot be put on the wire. Says what is wrong and what would work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(msgspec.Struct, frozen=True, gc=False):
     """Either a document (`node`), or content blocks, each as its JSON bytes, or plain text.
 
     `source` is the document's own spelling, if it came as bytes."""

@@ -121,15 +121,22 @@ def _untouched(job: Job) -> Lanes | None:
         original = payload.original()
         if _has_structure(job, payload.node):
             structured = job.lane(b'{"result":%b}' % original if job.wrap else original, ())
-            if not structured.fits(limit):
-                return None
         text = b"[%b%b%b]" % (TEXT_OPEN, encode(original.decode()), TEXT_CLOSE)
     elif payload.text is not None:
         text = b"[%b%b%b]" % (TEXT_OPEN, encode(payload.text.decode()), TEXT_CLOSE)
     else:
         text = b"[%b]" % b",".join(payload.blocks or ())
     content = job.lane(text, ())
-    return Lanes(content, structured, bool(job.is_error), job.facts, None) if content.fits(limit) else None
+    if not content.fits(limit):
+        return None
+    if structured is not None and not _is_lighter(job, structured) and not structured.fits(limit):
+        return None
+    return Lanes(content, structured, bool(job.is_error), job.facts, None)
+
+
+def _is_lighter(job: Job, structured: Lane) -> bool:
+    """Whether the structure needs no counting of its own, because the text has the same and escapes besides."""
+    return job.budget.meter.escapes_add and not job.wrap
 
 
 # -- structuredContent --------------------------------------------------------------------------------------
