@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -151,7 +150,7 @@ def test_wire_order_and_what_is_absent() -> None:
     ]
     assert list(Anchor("a", 1, 1).to_wire()) == ["file", "line", "col"]
     assert Anchor.from_wire({**full.to_wire(), "stale": True}) == full
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         full.line = 2  # type: ignore[misc]
 
 

@@ -14,10 +14,11 @@ import os
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _ASTRAL: Final = re.compile("[\U00010000-\U0010ffff]")
@@ -137,8 +138,7 @@ class LineIndex:
 Source: TypeAlias = str | LineIndex
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, rename={"end_line": "endLine"}):
     """A place in a file of the repository: line and column from 1, the column in UTF-16 units."""
 
     file: str
@@ -229,16 +229,16 @@ class BadNodeId(ValueError):
         super().__init__(f"bad node id {shown!r}: {reason} (at character {position}); expected {_FORM}")
 
 
-@dataclass(frozen=True, slots=True)
 class NodeId:
     """`<lang>:<relpath>[#qualifiedName]`. A `#` in the path is written `%23`, and a `%` that would make
     a `%23` or `%25` is written `%25`; nothing else is encoded, so ids made elsewhere keep their spelling."""
 
-    lang: str
-    path: str
-    qualified_name: str | None = None
+    __slots__ = ("lang", "path", "qualified_name")
 
-    def __post_init__(self) -> None:
+    def __init__(self, lang: str, path: str, qualified_name: str | None = None) -> None:
+        self.lang = lang
+        self.path = path
+        self.qualified_name = qualified_name
         text = str(self)
         if not isinstance(self.lang, str) or not _LANG.fullmatch(self.lang):
             raise BadNodeId("the language is a word such as py, ts or c++", text, 1)
@@ -251,6 +251,18 @@ class NodeId:
                 raise BadNodeId("nothing follows the '#'", text, after)
             if control := _CONTROL.search(self.qualified_name):
                 raise BadNodeId("the name holds a control character", text, after + control.start())
+
+    def __repr__(self) -> str:
+        return f"NodeId({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NodeId) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def to_wire(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         name = "" if self.qualified_name is None else f"#{self.qualified_name}"

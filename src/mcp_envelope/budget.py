@@ -18,6 +18,12 @@ MIN_TOKENS: Final = 128
 MIN_BYTES: Final = 512
 
 
+def check_whole(**numbers: object) -> None:
+    for name, value in numbers.items():
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise TypeError(f"{name} is a whole number, got {value!r}")
+
+
 class Budget(msgspec.Struct, frozen=True):
     limit: int
     meter: Meter
@@ -38,9 +44,7 @@ class Budget(msgspec.Struct, frozen=True):
         """A budget in tokens (by the meter `estimate`, unless another is named) or in bytes."""
         if tokens is not None and max_bytes is not None:
             raise ValueError("a budget is in tokens or in bytes, not both")
-        for name, value in (("tokens", tokens), ("max_bytes", max_bytes)):
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-                raise TypeError(f"{name} is a whole number, got {value!r}")
+        check_whole(tokens=tokens, max_bytes=max_bytes)
         if max_bytes is not None:
             if meter not in (None, "bytes"):
                 raise ValueError(f"a budget in bytes is counted by the meter bytes, not by {meter}")

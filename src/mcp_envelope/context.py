@@ -1,8 +1,8 @@
 """What code deep inside a call wants to have said with its result.
 
-Strategy: one mutable `CallContext` for each call, held in a context variable. Tasks and threads that a call
-starts inherit the variable and so add to the same context; calls that run side by side have their own. Outside
-of a call there is nobody to tell, and a word is only logged.
+Strategy: one mutable `CallContext` for each call, held in a context variable. Tasks that a call starts, and
+threads that get its context (`asyncio.to_thread`), inherit the variable and so add to the same context; calls
+that run side by side have their own. Outside of a call there is nobody to tell, and a word is only logged.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ after its meter accepted it.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ from .budget import Budget
 from .context import current
 from .facts import Facts
 from .job import PROFILES, Job, Profile
-from .outcome import read_outcome
+from .outcome import read_outcome, sendable
 from .payload import As, Payload, read_payload
 from .ranking import Ranking
 from .ranking import rank as rank_by
@@ -75,11 +76,15 @@ def seal(
         wrap, schema = schema.wrapped, schema.schema
     _check(budget, rank, warnings, hint, read_as)
     spoken = dialects.dialect(dialect or (policy.dialect if policy else "native"))
+    if policy is not None:
+        # What is given goes first, and the rest of the policy is that of the dialect spoken.
+        policy = dataclasses.replace(policy, dialect=spoken.name, meter=meter or policy.meter)
     if budget is None:
-        asked = tokens is not None or max_bytes is not None or meter is not None or policy is None
-        budget = (None if asked or policy is None else policy.budget) or spoken.budget(
-            tokens, max_bytes, meter
-        )
+        if policy is not None and tokens is None and max_bytes is None:
+            budget = policy.budget
+        if budget is None:
+            counted = policy.meter if policy is not None and max_bytes is None else meter
+            budget = spoken.budget(tokens, max_bytes, counted)
     if profile is None:
         profile = cast(Profile, policy.detail) if policy else "minimal"
     if handle is not None and not _HANDLE.fullmatch(handle):
@@ -90,19 +95,19 @@ def seal(
         schema = Schema.of(schema)
     facts = Facts(
         handle=handle,
-        hint=_sendable(hint) or (policy.hint if policy else None) or None,
+        hint=sendable(hint) or (policy.hint if policy else None) or None,
         hints=policy.hints if policy else {},
         warnings=(
-            *[_sendable(warning) or "" for warning in warnings],
+            *[sendable(warning) or "" for warning in warnings],
             *(policy.warnings if policy else ()),
             *([budget.warning] if budget.warning else []),
         ),
-        tool=_sendable(tool),
+        tool=sendable(tool),
         tool_version=policy.tool_version if policy else None,
         tier=policy.tier if policy else None,
         capabilities=(policy.capabilities or None) if policy else None,
         workspace=policy.workspace if policy else None,
-        request_id=_sendable(request_id),
+        request_id=sendable(request_id),
         client_request_id=request_id is not None,
         duration_ms=duration_ms,
     )
@@ -120,7 +125,7 @@ def seal(
 
         truncatable = frozenset(policy.truncatable)
         rankings = {**_rankings(policy.lists), **rankings}
-        read = treatment.chosen(read, policy.include_only, policy.exclude_fields)
+        read = treatment.chosen(read, policy.include_only, policy.exclude_fields, None if wrap else schema)
         if policy.redact:
             using = treatment.redactor(tuple(policy.redact_patterns.items()))
             read = treatment.masked(read, using, secrets)
@@ -143,17 +148,9 @@ def seal(
     )
 
 
-def _sendable(text: str | None) -> str | None:
-    """A text without half characters, which no wire takes."""
-    return text.encode("utf-8", "replace").decode() if text is not None else None
-
-
 def _rankings(lists: Mapping[str, tuple[str, ...]]) -> dict[str, Ranking]:
-    """A list is named by its path, or by its bare name at the top level of the data."""
-    return {
-        path if path.startswith("/") or not path else f"/{path}": rank_by(*keys)
-        for path, keys in lists.items()
-    }
+    """By the path of a list, or by its bare name, wherever it is."""
+    return {path: rank_by(*keys) for path, keys in lists.items()}
 
 
 def _check(budget: object, rank: object, warnings: object, hint: object, read_as: object) -> None:

@@ -67,7 +67,11 @@ class Fitter:
         rankings: Mapping[str, Ranking] | None = None,
         base: str = "",
     ) -> None:
-        ranked = {base + path: ranking for path, ranking in (rankings or {}).items()}
+        # A bare name is no path: it means every list of that name.
+        ranked = {
+            base + path if path[:1] in ("", "/") else path: ranking
+            for path, ranking in (rankings or {}).items()
+        }
         self._root = Spot(root, place, None, base, ranked)
         self._cuts: list[Cut] = []
         self._tries = 0

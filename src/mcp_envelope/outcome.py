@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from .context import CallContext
 from .errors import problem_of
 from .facts import Facts, Problem, Status
 from .ranking import Ranking
+from .scrubbing import scrub
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,14 @@ class Reply:
     status: Status = "ok"
     show_details: bool = True
     is_error: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.status not in get_args(Status):
+            raise ValueError(f"status is one of {', '.join(get_args(Status))}; got {self.status!r}")
+        for name in ("details", "next_steps", "texts", "warnings"):
+            said = getattr(self, name)
+            if isinstance(said, str) or not all(isinstance(words, str) for words in said):
+                raise TypeError(f"{name} is a list of texts; got {said!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,26 +124,26 @@ def read_outcome(value: Any, facts: Facts, context: CallContext | None = None) -
         facts = replace(
             facts,
             status=value.status,
-            summary=value.summary,
-            details=tuple(value.details),
-            next_steps=tuple(value.next_steps),
-            texts=tuple(value.texts),
+            summary=sendable(value.summary),
+            details=_all_sendable(value.details),
+            next_steps=_all_sendable(value.next_steps),
+            texts=_all_sendable(value.texts),
             links=tuple(link.to_wire() if isinstance(link, Link) else link for link in value.links),
             show_details=value.show_details,
-            hint=value.hint or facts.hint,
-            warnings=(*value.warnings, *facts.warnings),
+            hint=sendable(value.hint) or facts.hint,
+            warnings=(*map(scrub, value.warnings), *facts.warnings),
         )
         return Outcome(value.data, value.data is not None, facts, value.rank, value.is_error)
     if isinstance(value, Miss):
         facts = replace(
             facts,
-            miss=Problem(value.code, value.message or "Not found.", value.hint),
+            miss=Problem(value.code, scrub(value.message or "Not found."), scrub(value.hint), value.data),
             status="info",
-            summary=value.message,
-            hint=value.hint,
-            warnings=(*value.warnings, *facts.warnings),
+            summary=scrub(value.message) if value.message else None,
+            hint=scrub(value.hint),
+            warnings=(*map(scrub, value.warnings), *facts.warnings),
         )
-        return Outcome(value.data, value.data is not None, facts, {})
+        return Outcome(None, False, facts, {})
     if isinstance(value, BaseException):
         # What may be shown of it is decided in one place; cancellation and the like are raised again there.
         problem = problem_of(value)
@@ -143,3 +152,12 @@ def read_outcome(value: Any, facts: Facts, context: CallContext | None = None) -
         return Outcome(data, data is not None, facts, {}, True)
     # A plain value: None is data too, it says null.
     return Outcome(value, True, facts, {})
+
+
+def sendable(text: str | None) -> str | None:
+    """A text without half characters, which no wire takes."""
+    return text.encode("utf-8", "replace").decode() if text is not None else None
+
+
+def _all_sendable(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple([sendable(text) or "" for text in texts])

@@ -142,6 +142,8 @@ def _foreign(value: Any) -> Any:
             return plain(value)  # type: ignore[arg-type]
     if isinstance(value, PurePath):
         return str(value)
+    if hasattr(value, "to_wire"):
+        return value.to_wire()
     if isinstance(value, Mapping):
         return dict(value)
     if hasattr(value, "tolist"):

@@ -126,6 +126,8 @@ class Spot:
         if path in self.rankings:
             return self.rankings[path]
         steps = path.split("/")
+        if steps[-1] in self.rankings:
+            return self.rankings[steps[-1]]
         for pattern, ranking in self.rankings.items():
             wanted = pattern.split("/")
             if len(wanted) == len(steps) and all(w in ("*", s) for w, s in zip(wanted, steps, strict=True)):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from .facts import Facts, Problem
+from .facts import Facts, Problem, UpgradeHint
 from .jsontree import Buffer, Member, assembled
 from .payload import Payload, read_payload, to_json
 from .redaction import Redactor
@@ -44,15 +45,22 @@ def redactor(patterns: tuple[tuple[str, str], ...] = ()) -> Redactor:
     return Redactor({**BUILT_IN, **dict(patterns)})
 
 
-def chosen(payload: Payload, include_only: Collection[str], exclude: Collection[str]) -> Payload:
-    """The payload with some of its top-level fields."""
+def chosen(
+    payload: Payload, include_only: Collection[str], exclude: Collection[str], schema: Schema | None = None
+) -> Payload:
+    """The payload with some of its top-level fields; what the schema requires stays."""
     if payload.node is None or payload.node.kind != "object" or not (include_only or exclude):
         return payload
     members: list[Member] = payload.node.members()
+    must: Collection[str] = ()
+    if schema is not None:
+        place = schema.root.narrow("object", {member.key: member.value for member in members})
+        must = place.required([member.key for member in members])
     kept = [
         member
         for member in members
-        if (not include_only or member.key in include_only) and member.key not in exclude
+        if member.key in must
+        or ((not include_only or member.key in include_only) and member.key not in exclude)
     ]
     return payload if len(kept) == len(members) else Payload(node=assembled(kept))
 
@@ -83,34 +91,20 @@ def _masked_block(block: Buffer, using: Redactor, found: Counter[str]) -> Buffer
 def masked_facts(facts: Facts, using: Redactor, found: Counter[str]) -> Facts:
     """The same for everything that is said beside the payload."""
 
-    def text(words: str | None) -> str | None:
-        if not words:
-            return words
-        said, secrets = using.redact_text(words)
-        found.update(secrets)
-        return said
-
-    def texts(many: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple([text(words) or "" for words in many])
-
-    def problem(known: Problem | None) -> Problem | None:
-        if known is None:
-            return None
-        details: Mapping[str, Any] | None = known.details
-        if details:
-            raw, secrets = using.redact_json(to_json(details))
+    def masked_value(value: Any) -> Any:
+        if isinstance(value, str):
+            said, secrets = using.redact_text(value)
             found.update(secrets)
-            details = msgspec.json.decode(raw) if secrets else details
-        return Problem(known.code, text(known.message) or "", text(known.hint) or "", details)
+            return said
+        if isinstance(value, tuple):
+            return tuple([masked_value(item) for item in value])
+        if isinstance(value, Problem | UpgradeHint):
+            return type(value)(*[masked_value(getattr(value, each.name)) for each in fields(value)])
+        if isinstance(value, Mapping) and value:
+            raw, secrets = using.redact_json(to_json(value))
+            found.update(secrets)
+            return msgspec.json.decode(raw) if secrets else value
+        return value
 
-    return replace(
-        facts,
-        summary=text(facts.summary),
-        hint=text(facts.hint),
-        details=texts(facts.details),
-        next_steps=texts(facts.next_steps),
-        texts=texts(facts.texts),
-        warnings=texts(facts.warnings),
-        error=problem(facts.error),
-        miss=problem(facts.miss),
-    )
+    changes = {name: masked_value(getattr(facts, name)) for name in facts.__struct_fields__ if name != "cuts"}
+    return replace(facts, **changes)

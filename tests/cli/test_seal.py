@@ -650,3 +650,20 @@ def test_the_demo_at_a_terminal(tmp_path: Path) -> None:
     assert code == 0
     assert plain != shown
     assert max(map(len, plain.splitlines())) <= 62
+
+
+@pytest.mark.parametrize(
+    ("dialect", "variable", "value", "holds"),
+    [
+        ("ctxo", "CTXO_RESPONSE_LIMIT", "300", lambda text: len(text) <= 300),
+        ("scalpel", "SCALPEL_MCP_INFO", "DEBUG", lambda text: len(json.loads(text)) == 9),
+        ("native", "MCP_ENVELOPE_BYTES", "900", lambda text: len(text) <= 900),
+    ],
+)
+def test_variables_count_without_a_file(
+    run: Run, monkeypatch: pytest.MonkeyPatch, dialect: str, variable: str, value: str, holds: Any
+) -> None:
+    monkeypatch.setenv(variable, value)
+    payload = json.dumps({"results": list(range(3000)) if dialect != "scalpel" else []}).encode()
+    outcome = run("--dialect", dialect, stdin=payload)
+    assert holds(outcome.result["content"][0]["text"])

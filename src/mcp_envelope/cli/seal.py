@@ -8,6 +8,8 @@ standard error tells what happened.
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import os
 import sys
 from contextlib import suppress
 from itertools import islice
@@ -144,17 +146,23 @@ def _run(
 
 
 def _policy(options: argparse.Namespace) -> Policy | None:
-    """The settings of a file, if one is named; its problems are told."""
-    if options.config is None:
-        return None
-    from ..policy import Settings
+    """The settings of the environment and of a file, if one is named; problems are told.
 
-    files.read(options.config)
-    settings = Settings(options.config, say=lambda _: None)
+    Without a file nothing is masked: what is piped through comes out as it is.
+    """
+    from ..policy import Settings
+    from ..policy.table import PREFIX
+
+    environment = {**os.environ, **({f"{PREFIX}DIALECT": options.dialect} if options.dialect else {})}
+    if options.config is not None:
+        files.read(options.config)
+    elif not any(name.startswith((PREFIX, "CTXO_", "SCALPEL_")) for name in environment):
+        return None
+    settings = Settings(options.config or os.devnull, environment, say=lambda _: None)
     policy = settings.policy(options.tool)
     for problem in settings.problems(policy.dialect):
         console.say("warning", problem)
-    return policy
+    return policy if options.config else dataclasses.replace(policy, redact=False)
 
 
 def _budget(options: argparse.Namespace, policy: Policy | None) -> Budget:

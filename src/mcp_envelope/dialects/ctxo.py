@@ -16,12 +16,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from ..blocks import text_block
-from ..budget import Budget
+from ..budget import Budget, check_whole
 from ..facts import Facts
 from ..fitting import Cut
 from ..job import Job, Lanes
-from ..jsontree import Buffer, Member, Node, TooDeep, encode
+from ..jsontree import Buffer, Member, Node, TooDeep, assembled, encode
 from ..meters import meter as meter_of
+from ..payload import to_json
 
 DEFAULT_LIMIT: Final = 8192
 TRUNCATABLE: Final = frozenset(
@@ -46,6 +47,7 @@ class Ctxo:
     name = "ctxo"
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
+        check_whole(tokens=tokens, max_bytes=max_bytes)
         if tokens is not None:
             return Budget.of(tokens=tokens, meter=meter)
         return Budget(DEFAULT_LIMIT if max_bytes is None else max(1, max_bytes), meter_of("bytes"))
@@ -60,7 +62,8 @@ class Ctxo:
         if facts.error is not None:
             text = encode({"error": True, "message": facts.error.message})
         elif facts.miss is not None:
-            text = encode({"found": False, "hint": facts.miss.hint})
+            said = {"found": False, "hint": facts.miss.hint}
+            text = to_json({**said, **(facts.miss.details or {}), **said})
         else:
             text, cuts = _Document(job).sealed()
         content = job.lane(b"[%b]" % text_block(text.decode()), cuts, measured=text)
@@ -77,7 +80,7 @@ class _Document:
         members = _members(node)
         if members is not None:
             self.members = [member for member in members if member.key != "_meta"]
-            self.size = node.size
+            self.size = assembled(self.members).size
         else:
             # The payload's own keys come first, so what has none gets one.
             key = "results" if node.kind == "array" else "result"
@@ -95,7 +98,8 @@ class _Document:
 
     def sealed(self) -> tuple[bytes, tuple[Cut, ...]]:
         text = self._text(truncated=False)
-        if self._fits(text):
+        # At or under the limit by itself, a payload is verbatim, whatever `_meta` adds.
+        if self._fits(text) or (self.job.budget.unit == "bytes" and self.size <= self.job.budget.limit):
             return text, ()
         for index in self.order:
             if self.kept[index] <= 1:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from ..blocks import text_block
@@ -20,6 +21,7 @@ from ..facts import Facts, Status
 from ..fitting import Cut, Fitter
 from ..job import Job, Lanes
 from ..jsontree import encode
+from ..payload import to_json
 from ..rooms import Lane
 from ..schema import FREE
 from ..schema.wrapping import embed
@@ -57,8 +59,12 @@ class Gel:
         return Lanes(content, structured, is_error, job.facts, None)
 
 
-def tool_response_envelope_schema(data: Mapping[str, Any] | bool) -> dict[str, Any]:
+def tool_response_envelope_schema(data: Mapping[str, Any] | bool | type) -> dict[str, Any]:
     """The output schema of `{meta, data}`. A failure's data has an `errorCode` instead of the tool's own fields."""
+    if isinstance(data, type):
+        # pydantic models know their schema, msgspec that of dataclasses, attrs classes and typed dictionaries.
+        made = getattr(data, "model_json_schema", None)
+        data = made() if made is not None else msgspec.json.schema(data)
     text = {"type": "string"}
     texts = {"type": "array", "items": text}
     meta = {
@@ -100,7 +106,7 @@ def compose_tool_payload(
             *({"type": "text", "text": text} for text in texts),
             *(dict(link) for link in resource_links),
         ],
-        "structuredContent": {"meta": shown, "data": data},
+        "structuredContent": {"meta": shown, "data": msgspec.json.decode(to_json(data))},
         "isError": status == "error" if is_error is None else is_error,
     }
 
@@ -199,7 +205,7 @@ def _failed(job: Job, length: int) -> Lane:
     if length < 2:
         data["message"] = problem.message if length == 0 else problem.message[:120]
     if length == 0:
-        data.update(problem.details or {})
+        data = {**(problem.details or {}), **data}
     return _framed(job, encode(data), (), length)
 
 
@@ -214,6 +220,8 @@ def _meta(facts: Facts, length: int) -> dict[str, Any]:
     summary = (facts.summary or "")[: SUMMARY_LENGTH if length < 2 else 16]
     meta: dict[str, Any] = {"status": facts.status, "summary": summary}
     details = [*facts.details, *(f"Warning: {warning}" for warning in facts.warnings)]
+    if length < 2 and (len(details) > most or len(facts.next_steps) > most):
+        meta["truncated"] = True
     if details and most:
         meta["details"] = [detail[:1000] for detail in details[:most]]
     steps = [step[:500] for step in facts.next_steps[:most]]
@@ -260,6 +268,10 @@ def _shown(job: Job, truncated: bool, characters: int, links: int) -> tuple[list
     if facts.show_details:
         texts += [*facts.details, *(f"Warning: {warning}" for warning in facts.warnings)]
     texts += facts.texts
+    problem = facts.error or facts.miss
+    if problem is not None:
+        # The headline is short; the whole message and the next step follow it.
+        texts += [words for words in (problem.message, problem.hint) if words and words != facts.summary]
     shortened = False
     if not facts.texts and facts.error is None and not job.payload.is_empty:
         # Nobody wrote a preview: the data itself is one, as JSON, as far as it goes.

@@ -19,7 +19,7 @@ from ..facts import Facts
 from ..fitting import Cut, Fitter
 from ..job import Job, Lanes
 from ..jsontree import Node, TooDeep, encode, parse, sniff
-from ..payload import Payload
+from ..payload import Payload, to_json
 from ..rooms import Lane
 from ..schema import FREE, Place, widen
 from ..schema.wrapping import either, envelope_schema
@@ -50,8 +50,10 @@ class Native:
         return None if data is None else either(widen(data).schema, _MISS)
 
     def seal(self, job: Job) -> Lanes:
-        if job.facts.miss is not None and job.payload.node is None:
-            job.payload = Payload(node=parse(encode({"found": False, "hint": job.facts.miss.hint})))
+        if (miss := job.facts.miss) is not None:
+            said = {**(miss.details or {}), "found": False, "hint": miss.hint}
+            job.payload = Payload(node=parse(to_json({"found": False, "hint": miss.hint, **said})))
+            job.wrap = False
         if job.profile != "minimal":
             job.facts = replace(job.facts, extras=_extras(job))
         if untouched := _untouched(job):

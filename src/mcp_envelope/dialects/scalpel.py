@@ -130,21 +130,29 @@ def _framed(
         wanted = everything or (job.profile == "standard" and name in _STANDARD and known[name] is not None)
         # A client that names its request gets the name back, whatever the profile.
         if wanted or (name == "request_id" and facts.client_request_id):
-            shown[name] = known[name]
+            shown[name] = _short(known[name], length)
     if problem is not None:
         shown["error"] = _error(problem, everything, length)
     elif everything:
         shown["error"] = None
-    if facts.upgrade_hints or everything:
+    hints = facts.upgrade_hints[: (len(facts.upgrade_hints), 3, 0)[length]]
+    if hints or everything:
         shown["upgrade_hints"] = [
-            {"feature": hint.feature, "tier": hint.tier, "reason": hint.reason}
-            for hint in facts.upgrade_hints
+            {name: _short(getattr(hint, name), length) for name in ("feature", "tier", "reason")}
+            for hint in hints
         ]
     parts = [encode(shown)[1:-1]] if shown else []
     if data is not None or everything or problem is None:
         parts.append(b'"data":%b' % (data if data is not None else b"null"))
     text = b"{%b}" % b",".join(parts)
     return job.lane(text, cuts, data or b"", measured=text + _note(job, cuts).encode())
+
+
+def _short(value: Any, length: int) -> Any:
+    """Under a tight budget other people's words are cut short, in any alphabet."""
+    if length == 0 or not isinstance(value, str):
+        return value
+    return value[: (0, 64, 16)[length]]
 
 
 def _known(facts: Facts) -> dict[str, Any]:
@@ -160,7 +168,8 @@ def _known(facts: Facts) -> dict[str, Any]:
 
 
 def _error(problem: Problem, everything: bool, length: int) -> dict[str, Any]:
-    message = problem.message if length == 0 or len(problem.message) <= 200 else problem.message[:199] + "…"
+    most = (1 << 20, 200, 24)[length]
+    message = problem.message if len(problem.message) <= most else problem.message[: most - 1] + "…"
     error: dict[str, Any] = {"error": message, "error_code": CATALOGUE.spelling(problem.code, "scalpel")}
     if (problem.details and length == 0) or everything:
         error["error_details"] = dict(problem.details) if problem.details and length == 0 else None

@@ -13,13 +13,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from ..blocks import text_block
-from ..budget import Budget
+from ..budget import Budget, check_whole
 from ..codes import CATALOGUE
 from ..facts import Facts, Problem
 from ..fitting import Cut, Fitter
 from ..job import Job, Lanes
 from ..jsontree import encode
 from ..meters import meter as meter_of
+from ..ranking import rank
 from ..rooms import Lane
 from ..schema import FREE
 from ..schema.wrapping import embed
@@ -27,6 +28,9 @@ from ..schema.wrapping import embed
 DEFAULT: Final = 2000
 LEAST: Final = 100
 MOST: Final = 10_000
+_RESERVED: Final = frozenset({"code", "message", "hint"})
+# Lists whose order the document gives, unless the server declares another.
+_RANKINGS: Final = {"references": rank("file", "line"), "neighbors": rank("depth", "-hubScore")}
 _CLIP: Final = (100_000, 120, 40)
 
 
@@ -36,6 +40,7 @@ class Transcend:
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
         if max_bytes is not None:
             return Budget.of(max_bytes=max_bytes, meter=meter)
+        check_whole(tokens=tokens)
         counted = meter_of(meter or "chars4")
         wanted = DEFAULT if tokens is None else tokens
         limit = min(max(wanted, LEAST), MOST)
@@ -94,7 +99,7 @@ class Transcend:
 def _success(job: Job) -> Lane | None:
     node = job.payload.as_node()
     schema = job.schema
-    fitter = Fitter(node, FREE if schema is None else schema.root, job.rankings)
+    fitter = Fitter(node, FREE if schema is None else schema.root, {**_RANKINGS, **job.rankings})
 
     def finish(room: int, length: int) -> Lane | None:
         fitted = fitter.fit(room)
@@ -115,7 +120,8 @@ def _failure(job: Job, problem: Problem, length: int) -> Lane:
         "message": _clipped(problem.message, length),
     }
     if length == 0:
-        error.update(problem.details or {})
+        # Extras stand before the hint, and none can pass itself off as the code.
+        error.update({key: value for key, value in (problem.details or {}).items() if key not in _RESERVED})
     if problem.hint:
         error["hint"] = _clipped(problem.hint, length)
     return _framed(job, b'"ok":false,"error":%b' % encode(error), (), length)
@@ -141,7 +147,7 @@ def _framed(job: Job, start: bytes, cuts: tuple[Cut, ...], length: int, body: by
 def _dropped(job: Job, cuts: tuple[Cut, ...], length: int) -> dict[str, Any]:
     ordered = sorted(cuts, key=lambda cut: -cut.dropped)
     told = ordered[: (4, 2, 1)[length]]
-    what = " and ".join(f"{cut.dropped} {_noun(cut)}" for cut in told)
+    what = " and ".join(f"{cut.dropped} {_counted(cut)}" for cut in told)
     more = len(ordered) - len(told)
     if more:
         what += f" (and {more} more places)"
@@ -150,11 +156,14 @@ def _dropped(job: Job, cuts: tuple[Cut, ...], length: int) -> dict[str, Any]:
     return {"kind": _noun(ordered[0]), "count": ordered[0].dropped, "note": note}
 
 
+def _counted(cut: Cut) -> str:
+    return _noun(cut) if cut.kind == "items" else f"{cut.kind} of {_noun(cut)}"
+
+
 def _noun(cut: Cut) -> str:
     """The bare noun: the name of the list, or what was cut where there is no name."""
     steps = [step for step in cut.path.split("/") if step and not step.isdigit()]
-    name = steps[-1].replace("~1", "/").replace("~0", "~")[:40] if steps else cut.kind
-    return f"{name} {cut.kind}" if steps and cut.kind in ("characters", "properties") else name
+    return steps[-1].replace("~1", "/").replace("~0", "~")[:40] if steps else cut.kind
 
 
 def _way_back(facts: Facts, cut: Cut, length: int) -> str:
@@ -178,4 +187,8 @@ def _warnings(warnings: tuple[str, ...], length: int) -> list[str]:
 
 
 def _clipped(text: str, length: int) -> str:
-    return text if len(text) <= _CLIP[length] else text[: _CLIP[length] - 1] + "…"
+    """At most so many bytes once it is escaped: in some alphabets a character takes six."""
+    most = _CLIP[length]
+    while (size := len(encode(text)) - 2) > most:
+        text = text[: min(len(text) - 2, len(text) * (most - 3) // size)] + "…"
+    return text
