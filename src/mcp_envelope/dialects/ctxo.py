@@ -98,8 +98,7 @@ class _Document:
 
     def sealed(self) -> tuple[bytes, tuple[Cut, ...]]:
         text = self._text(truncated=False)
-        # At or under the limit by itself, a payload is verbatim, whatever `_meta` adds.
-        if self._fits(text) or (self.job.budget.unit == "bytes" and self.size <= self.job.budget.limit):
+        if self._fits(text):
             return text, ()
         for index in self.order:
             if self.kept[index] <= 1:
