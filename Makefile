@@ -48,7 +48,7 @@ format: $(VENV)/dev  ## put the code in the house's form
 	@$(BIN)/ruff check --fix .
 
 bench: $(VENV)/bench  ## speed and memory, as ratios of runs made side by side
-	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 fuzz: $(VENV)/dev  ## the promises over many more examples (FUZZ_EXAMPLES=50000)
 	@$(BIN)/python fuzz/run.py

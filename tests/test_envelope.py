@@ -398,3 +398,19 @@ def test_the_way_back_names_handle_path_and_offset() -> None:
     assert said["dropped"] == [{"path": "/rows", "kept": kept, "total": 9000}]
     assert said["handle"] == "abc"
     assert sealed.to_result()["_meta"] == {"io.github.mcp-envelope/notice": said}
+
+
+def test_a_cut_that_the_schema_does_not_take_is_not_made() -> None:
+    """No look at the keywords foresees this one: between 20 and 50 items both alternatives match."""
+    rows = {"oneOf": [{"type": "array", "maxItems": 50}, {"type": "array", "minItems": 20}]}
+    schema = Schema({"type": "object", "properties": {"rows": rows}})
+    outcomes = set()
+    for size in range(512, 1200, 16):
+        sealed = seal({"rows": list(range(10**9, 10**9 + 300))}, max_bytes=size, schema=schema)
+        if sealed.structured is None:
+            assert "RESULT_TOO_LARGE" in sealed.content.decode()
+            outcomes.add("refused")
+        else:
+            assert schema.is_valid(sealed.structured)
+            outcomes.add("cut" if len(structured(sealed)["rows"]) < 300 else "whole")
+    assert outcomes == {"refused", "cut"}
