@@ -404,13 +404,13 @@ def test_a_cut_that_the_schema_does_not_take_is_not_made() -> None:
     """No look at the keywords foresees this one: between 20 and 50 items both alternatives match."""
     rows = {"oneOf": [{"type": "array", "maxItems": 50}, {"type": "array", "minItems": 20}]}
     schema = Schema({"type": "object", "properties": {"rows": rows}})
-    outcomes = set()
+    kept = set()
     for size in range(512, 1200, 16):
         sealed = seal({"rows": list(range(10**9, 10**9 + 300))}, max_bytes=size, schema=schema)
         if sealed.structured is None:
             assert "RESULT_TOO_LARGE" in sealed.content.decode()
-            outcomes.add("refused")
-        else:
-            assert schema.is_valid(sealed.structured)
-            outcomes.add("cut" if len(structured(sealed)["rows"]) < 300 else "whole")
-    assert outcomes == {"refused", "cut"}
+            continue
+        assert schema.is_valid(sealed.structured)
+        kept.add(len(structured(sealed).get("rows", [])))
+    assert max(kept) > 50
+    assert not kept & set(range(20, 51))
