@@ -1,11 +1,11 @@
 """A JSON value and a room in bytes give fitted bytes and the cuts that were made.
 
-Strategy: what may be given up comes in four steps (`Give`): list items, then long strings, then optional
-properties, then everything that the schema lets go. The first step whose least size is within the room is
-the one that is used. Inside it the room is shared out from the top down: small children stay whole, large
-ones get equal shares (`share`), and what one leaves over goes to the next. Whatever fits its share is copied
-as the bytes it came in, so the work is proportional to the room and not to the payload. The fitter knows
-nothing of meters or notes: bytes only.
+Strategy: what may be given up comes in steps (`Give`): list items, then long strings (first those that a
+dialect names), then optional properties, then everything that the schema lets go. The first step whose least
+size is within the room is the one that is used. Inside it the room is shared out from the top down: small
+children stay whole, large ones get equal shares (`share`), and what one leaves over goes to the next. Whatever
+fits its share is copied as the bytes it came in, so the work is proportional to the room and not to the
+payload. The fitter knows nothing of meters or notes: bytes only.
 """
 
 from __future__ import annotations
@@ -66,13 +66,15 @@ class Fitter:
         place: Place = FREE,
         rankings: Mapping[str, Ranking] | None = None,
         base: str = "",
+        soft: frozenset[str] = frozenset(),
     ) -> None:
         # A bare name is no path: it means every list of that name.
         ranked = {
             base + path if path[:1] in ("", "/") else path: ranking
             for path, ranking in (rankings or {}).items()
         }
-        self._root = Spot(root, place, None, base, ranked)
+        self._root = Spot(root, place, None, base, ranked, soft)
+        self._steps = [give for give in Give if soft or give is not Give.SOFT_STRINGS]
         self._cuts: list[Cut] = []
         self._tries = 0
 
@@ -80,7 +82,7 @@ class Fitter:
         """The document in at most `room` bytes, or None if the schema or its nature does not allow it."""
         if self._root.node.size <= room:
             return Fitted(bytes(self._root.node.raw), ())
-        for give in Give:
+        for give in self._steps:
             self._cuts = []
             self._tries = _TRIES
             try:
@@ -265,7 +267,7 @@ class Fitter:
             return None
         if inner := spot.inner():
             return self._fit_json_string(spot, inner, room, give)
-        if give < Give.STRINGS:
+        if not spot.may_be_cut(give):
             return None
         total = spot.node.length()
         fitted = string_head(spot.node.raw, total, room, spot.open_place.min_length)

@@ -21,9 +21,10 @@ class Give(IntEnum):
     """What may be given up: each step allows what the steps before it allow, and one thing more."""
 
     ITEMS = 1
-    STRINGS = 2
-    PROPERTIES = 3
-    EVERYTHING = 4
+    SOFT_STRINGS = 2
+    STRINGS = 3
+    PROPERTIES = 4
+    EVERYTHING = 5
 
 
 # A string is not cut below this while there is anything else to give up: shorter says nothing.
@@ -45,11 +46,18 @@ class Spot:
         "place",
         "rankings",
         "rigid",
+        "soft",
         "step",
     )
 
     def __init__(
-        self, node: Node, place: Place, above: Spot | None, step: str, rankings: Mapping[str, Ranking]
+        self,
+        node: Node,
+        place: Place,
+        above: Spot | None,
+        step: str,
+        rankings: Mapping[str, Ranking],
+        soft: frozenset[str] = frozenset(),
     ) -> None:
         self.node = node
         self.place = place
@@ -57,6 +65,8 @@ class Spot:
         self.step = step
         self.depth: int = 0 if above is None else above.depth + 1
         self.rankings = rankings
+        # Names of strings that go before other strings do.
+        self.soft = soft
         self.frozen = place.frozen or self.depth >= MAX_DEPTH
         self.rigid = False
         self._open_place: Place | None = None
@@ -102,14 +112,14 @@ class Spot:
             else:
                 place = self.open_place.item(index)
                 step = str(index)
-            spot = Spot(self.node.child(index), place, self, f"/{step}", self.rankings)
+            spot = Spot(self.node.child(index), place, self, f"/{step}", self.rankings, self.soft)
             self._children[index] = spot
         return spot
 
     def inner(self) -> Spot | None:
         """The JSON inside a string. Its path goes on from the string's own."""
         if self._inner is None and self.node.size > _BARE_STRING and (node := self.node.inner()):
-            self._inner = Spot(node, FREE, self, "", self.rankings)
+            self._inner = Spot(node, FREE, self, "", self.rankings, self.soft)
         return self._inner
 
     def order(self, room: int) -> Sequence[int]:
@@ -177,13 +187,17 @@ class Spot:
     def least_child(self, index: int, raw: Buffer, give: Give, cap: int) -> int:
         return len(raw) if len(raw) <= _BARE_STRING else self.child(index).least(give, cap)
 
+    def may_be_cut(self, give: Give) -> bool:
+        """Whether a string may be shortened at this step."""
+        return give >= Give.STRINGS or (give == Give.SOFT_STRINGS and self.step[1:] in self.soft)
+
     def _least_string(self, give: Give, cap: int) -> int:
         size = self.node.size
         if self.open_place.frozen_string:
             return size
         if inner := self.inner():
             return min(size, 2 + inner.least(give, cap) * size // inner.node.size)
-        if give < Give.STRINGS:
+        if not self.may_be_cut(give):
             return size
         floor = STRING_FLOOR if give < Give.EVERYTHING else _BARE_STRING
         # A character takes six bytes at most, as an escape.

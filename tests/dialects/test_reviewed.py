@@ -197,3 +197,14 @@ def test_ctxo_counts_the_whole_document() -> None:
     assert seal(payload, dialect="ctxo", max_bytes=whole - 1).truncated
     own = result_of(seal({"a": 1, "_meta": {"x": 1}}, dialect="ctxo"))
     assert own["_meta"]["totalBytes"] == len(b'{"a":1}')
+
+
+def test_snippets_go_before_other_strings() -> None:
+    anchor = {"file": "a.py", "line": 1, "title": "t" * 300, "snippet": "s" * 2000}
+    result = result_of(seal({"references": [anchor]}, dialect="transcend", tokens=250))
+    (shown,) = result["data"]["references"]
+    assert shown["title"] == anchor["title"]
+    assert len(shown["snippet"]) < 700
+    assert result["dropped"]["kind"] == "snippet"
+    tiny = result_of(seal({"references": [anchor]}, dialect="transcend", tokens=120))
+    assert len(tiny["data"]["references"][0]["title"]) < 300

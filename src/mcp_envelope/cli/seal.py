@@ -65,6 +65,8 @@ examples:
 # So many items of a list are looked at to see whether a ranking's field is there.
 _LOOKED_AT: Final = 100
 _TOLD: Final = 3
+# A dialect without a budget has a limit beyond all measure.
+_NO_LIMIT: Final = 1 << 60
 _LONGEST_PATH: Final = 60
 
 
@@ -309,7 +311,8 @@ def _mismatch(schema: Schema, data: bytes, wrap: bool, options: argparse.Namespa
 
 def _summary(sealed: Sealed) -> str:
     report = sealed.report
-    said = f"sealed: {report.used:,} of {report.limit:,} {report.unit}"
+    limit = f" of {report.limit:,}" if report.limit < _NO_LIMIT else ""
+    said = f"sealed: {report.used:,}{limit} {report.unit}"
     if not sealed.cuts:
         return f"{said}; nothing was cut"
     cuts = sorted(sealed.cuts, key=lambda cut: -cut.dropped)

@@ -31,6 +31,8 @@ MOST: Final = 10_000
 _RESERVED: Final = frozenset({"code", "message", "hint"})
 # Lists whose order the document gives, unless the server declares another.
 _RANKINGS: Final = {"references": rank("file", "line"), "neighbors": rank("depth", "-hubScore")}
+# Shortened before any other string is.
+_SNIPPETS: Final = frozenset({"snippet"})
 _CLIP: Final = (100_000, 120, 40)
 
 
@@ -99,7 +101,8 @@ class Transcend:
 def _success(job: Job) -> Lane | None:
     node = job.payload.as_node()
     schema = job.schema
-    fitter = Fitter(node, FREE if schema is None else schema.root, {**_RANKINGS, **job.rankings})
+    place = FREE if schema is None else schema.root
+    fitter = Fitter(node, place, {**_RANKINGS, **job.rankings}, soft=_SNIPPETS)
 
     def finish(room: int, length: int) -> Lane | None:
         fitted = fitter.fit(room)
