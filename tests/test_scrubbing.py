@@ -59,7 +59,7 @@ def test_stays(text: str) -> None:
         ("~bob/secret/x, ~/a/b", "x, b"),
         ("-I/usr/include/x.h PATH=/usr/bin:/bin:/opt/q/z", "-Ix.h PATH=bin:bin:z"),
         (
-            "/home/u/a.py:12:5: error; (/work/x/y.py) [/tmp/a] {/etc/passwd}",
+            "/home/u/a.py:12:5: error; (/srv/x/y.py) [/tmp/a] {/etc/passwd}",
             "a.py:12:5: error; (y.py) [a] {passwd}",
         ),
         ('{\\"file\\": \\"/home/u/q w/e.txt\\"}', '{\\"file\\": \\"e.txt\\"}'),
