@@ -128,7 +128,9 @@ def diagnose(buffer: bytes) -> tuple[int, str] | None:
 
 
 def _diagnose_string(buffer: bytes, at: int) -> tuple[int, str]:
-    end = _STRING_START.match(buffer, at).end()  # type: ignore[union-attr]
+    start = _STRING_START.match(buffer, at)
+    assert start is not None, "a quote stands here"
+    end = start.end()
     if end == len(buffer):
         return at, "a string that starts here never ends"
     if buffer[end] == 0x5C:

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from .budget import Budget
 from .facts import Facts, Problem
-from .fitting import Cut, Fitter
+from .fitting import Cut, Fitted, Fitter
 from .payload import Payload
 from .ranking import Ranking
 from .rooms import Lane, largest_room
-from .schema import Schema
+from .schema import FREE, Schema
 
 Profile = Literal["minimal", "standard", "debug"]
 PROFILES: Final[tuple[Profile, ...]] = ("minimal", "standard", "debug")
@@ -135,6 +135,27 @@ class Job(msgspec.Struct):
             if not fitter.protect(pointer.removeprefix("/result") if self.wrap else pointer):
                 return None
         return None
+
+    def fit_data(
+        self,
+        frame: Callable[[Fitted, int], Lane],
+        rankings: Mapping[str, Ranking] | None = None,
+        soft: frozenset[str] = frozenset(),
+    ) -> Lane | None:
+        """The data in the frame that a dialect puts around it, for a schema of the data alone."""
+        node, schema = self.payload.as_node(), self.schema
+        place = FREE if schema is None else schema.root
+        fitter = Fitter(node, place, {**(rankings or {}), **self.rankings}, soft=soft)
+
+        def finish(room: int, length: int) -> Lane | None:
+            fitted = fitter.fit(room)
+            return None if fitted is None else frame(fitted, length)
+
+        def accept(lane: Lane) -> Lane | None:
+            # What is whole and does not conform is the tool's own doing.
+            return lane if not lane.cuts or schema is None or schema.is_valid(lane.body) else None
+
+        return self.conforming(fitter, lambda: self.search(node.size, finish), accept)
 
     def too_large(self) -> Problem:
         """The coded outcome of a payload that cannot be cut to the budget."""

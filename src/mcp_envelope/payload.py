@@ -136,10 +136,11 @@ def _foreign(value: Any) -> Any:
     """Types that msgspec does not know: by what they can do, so that none of their libraries is imported."""
     if hasattr(value, "model_dump_json"):
         return checked(value.model_dump_json(by_alias=True).encode())
+    plain: type[Any]
     for plain in (str, bytes, int, float):
         # A subclass says more than JSON can; what it is at heart stays.
         if isinstance(value, plain):
-            return plain(value)  # type: ignore[arg-type]
+            return plain(value)
     if isinstance(value, PurePath):
         return str(value)
     if hasattr(value, "to_wire"):

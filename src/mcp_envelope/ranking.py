@@ -8,10 +8,10 @@ which they first appear. Sorting is stable; a record without the field comes aft
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -60,10 +60,13 @@ def parse_rank(text: str) -> tuple[str, Ranking]:
     return path, rank(*(field.strip() for field in fields.split(",")))
 
 
+_SIGNS: Final[Mapping[str, Direction]] = {"-": "down", "@": "group"}
+
+
 def _key(field: str | Key) -> Key:
     if isinstance(field, Key):
         return field
-    direction: Direction = {"-": "down", "@": "group"}.get(field[:1], "up")  # type: ignore[assignment]
+    direction = _SIGNS.get(field[:1], "up")
     name = field.removeprefix("+") if direction == "up" else field[1:]
     if not name:
         raise ValueError(f"a ranking key needs the name of a field, got {field!r}")

@@ -240,7 +240,8 @@ def _compile(name: str, pattern: str) -> _Pattern:
     try:
         regex = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        at = "" if getattr(error, "pos", None) is None else f" at position {error.pos}"  # type: ignore[union-attr]
+        position = getattr(error, "pos", None)
+        at = "" if position is None else f" at position {position}"
         raise BadPattern(f"{where}: {getattr(error, 'msg', error)}{at}: {pattern!r}") from None
     if regex.search(""):
         raise BadPattern(f"{where} matches the empty text, so everywhere: {pattern!r}")

@@ -28,7 +28,7 @@ from ..schema.wrapping import embed
 from ..text import fit_text
 from . import notice
 
-EMOJI: Final[Mapping[Status, str]] = {"ok": "✅", "info": "ℹ️", "warn": "⚠️", "error": "❌"}
+EMOJI: Final[Mapping[str, str]] = {"ok": "✅", "info": "ℹ️", "warn": "⚠️", "error": "❌"}
 SUMMARY_LENGTH: Final = 80
 INLINE_CHARACTERS: Final = 2000
 
@@ -97,7 +97,7 @@ def compose_tool_payload(
     if status not in EMOJI:
         raise ValueError(f"status is one of {', '.join(EMOJI)}; got {status!r}")
     shown = {**meta, "status": status, "summary": headline(str(meta.get("summary", "")))}
-    texts = [f"{EMOJI[status]} {shown['summary']}"]  # type: ignore[index]
+    texts = [f"{EMOJI[status]} {shown['summary']}"]
     if not omit_meta_details:
         texts += [str(detail) for detail in meta.get("details") or ()]
     texts += additional_text
@@ -183,19 +183,7 @@ def _structured(job: Job) -> Lane | None:
     facts = job.facts
     if facts.error is not None or (facts.miss is not None and job.payload.is_empty):
         return job.first_that_fits(lambda length: _failed(job, length))
-    node = job.payload.as_node()
-    schema = job.schema
-    fitter = Fitter(node, FREE if schema is None else schema.root, job.rankings)
-
-    def finish(room: int, length: int) -> Lane | None:
-        fitted = fitter.fit(room)
-        return None if fitted is None else _framed(job, fitted.json, fitted.cuts, length)
-
-    def accept(lane: Lane) -> Lane | None:
-        assert schema is not None
-        return lane if not lane.cuts or schema.is_valid(lane.body) else None
-
-    return job.conforming(fitter, lambda: job.search(node.size, finish), accept)
+    return job.fit_data(lambda fitted, length: _framed(job, fitted.json, fitted.cuts, length))
 
 
 def _failed(job: Job, length: int) -> Lane:

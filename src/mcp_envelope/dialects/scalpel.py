@@ -16,12 +16,11 @@ from ..blocks import text_block
 from ..budget import Budget
 from ..codes import CATALOGUE
 from ..facts import Facts, Problem
-from ..fitting import Cut, Fitter
+from ..fitting import Cut
 from ..job import Job, Lanes
 from ..jsontree import encode
 from ..meters import meter as meter_of
 from ..rooms import Lane
-from ..schema import FREE
 from ..schema.wrapping import embed
 from . import notice
 
@@ -104,19 +103,7 @@ def _note(job: Job, cuts: tuple[Cut, ...]) -> str:
 
 
 def _with_data(job: Job, problem: Problem | None) -> Lane | None:
-    node = job.payload.as_node()
-    schema = job.schema
-    fitter = Fitter(node, FREE if schema is None else schema.root, job.rankings)
-
-    def finish(room: int, length: int) -> Lane | None:
-        fitted = fitter.fit(room)
-        return None if fitted is None else _framed(job, fitted.json, fitted.cuts, problem, length)
-
-    def accept(lane: Lane) -> Lane | None:
-        assert schema is not None
-        return lane if not lane.cuts or schema.is_valid(lane.body) else None
-
-    return job.conforming(fitter, lambda: job.search(node.size, finish), accept)
+    return job.fit_data(lambda fitted, length: _framed(job, fitted.json, fitted.cuts, problem, length))
 
 
 def _framed(

@@ -16,13 +16,12 @@ from ..blocks import text_block
 from ..budget import Budget, check_whole
 from ..codes import CATALOGUE
 from ..facts import Facts, Problem
-from ..fitting import Cut, Fitter
+from ..fitting import Cut, Fitted
 from ..job import Job, Lanes
 from ..jsontree import encode
 from ..meters import meter as meter_of
 from ..ranking import rank
 from ..rooms import Lane
-from ..schema import FREE
 from ..schema.wrapping import embed
 
 DEFAULT: Final = 2000
@@ -99,22 +98,10 @@ class Transcend:
 
 
 def _success(job: Job) -> Lane | None:
-    node = job.payload.as_node()
-    schema = job.schema
-    place = FREE if schema is None else schema.root
-    fitter = Fitter(node, place, {**_RANKINGS, **job.rankings}, soft=_SNIPPETS)
-
-    def finish(room: int, length: int) -> Lane | None:
-        fitted = fitter.fit(room)
-        if fitted is None:
-            return None
+    def frame(fitted: Fitted, length: int) -> Lane:
         return _framed(job, b'"ok":true,"data":%b' % fitted.json, fitted.cuts, length, fitted.json)
 
-    def accept(lane: Lane) -> Lane | None:
-        assert schema is not None
-        return lane if not lane.cuts or schema.is_valid(lane.body) else None
-
-    return job.conforming(fitter, lambda: job.search(node.size, finish), accept)
+    return job.fit_data(frame, _RANKINGS, _SNIPPETS)
 
 
 def _failure(job: Job, problem: Problem, length: int) -> Lane:
