@@ -131,7 +131,7 @@ def test_an_object_put_together_is_the_object(value: dict[str, object]) -> None:
     [7, [1, 2.5], 'a","b', {"a": 1, "b": [{"c": 1}, {"c": "},{"}]}, None, "x" * 50],
 )
 def test_a_long_array_is_opened_in_windows(item: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsontree, "_LARGE", 2_000)
+    monkeypatch.setattr(jsontree, "LARGE", 2_000)
     monkeypatch.setattr(jsontree, "_WINDOW", 300)
     value = [item] * 997
     node = parse(jsontree.encode(value))
@@ -148,7 +148,7 @@ def test_windows_together_are_the_array(value: list[object], window: int) -> Non
     before = jsontree._WINDOW
     jsontree._WINDOW = window  # type: ignore[misc]
     try:
-        parts = [json.loads(part) for part, _ in jsontree._windows(raw)]
+        parts = [json.loads(part) for part, _ in jsontree.windows(raw)]
     finally:
         jsontree._WINDOW = before  # type: ignore[misc]
     assert [item for part in parts for item in part] == json.loads(raw)

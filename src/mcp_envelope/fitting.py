@@ -194,8 +194,9 @@ class Fitter:
         parts = self._fit_children(spot, children, for_values, give) if children else []
         if parts is None:
             return None
-        if len(chosen) < len(members):
-            self._cuts.append(Cut(spot.path, "properties", len(chosen), len(members), _first_gap(chosen)))
+        total = spot.node.total()
+        if len(chosen) < total:
+            self._cuts.append(Cut(spot.path, "properties", len(chosen), total, _first_gap(chosen)))
         return b"{%b}" % b",".join(
             [b"%b:%b" % (members[index].raw_key, part) for index, part in zip(chosen, parts, strict=True)]
         )

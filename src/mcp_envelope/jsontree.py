@@ -43,20 +43,20 @@ _KINDS: Final[dict[int, Kind]] = {
     ord("n"): "null",
     **dict.fromkeys(b"-0123456789", "number"),
 }
-_OPEN_OBJECT: Final = msgspec.json.Decoder(dict[str, Raw])
-_OPEN_ARRAY: Final = msgspec.json.Decoder(list[Raw])
+OPEN_OBJECT: Final = msgspec.json.Decoder(dict[str, Raw])
+OPEN_ARRAY: Final = msgspec.json.Decoder(list[Raw])
 _OPEN_SCALAR: Final = msgspec.json.Decoder(Raw)
-_OPEN_STRING: Final = msgspec.json.Decoder(str)
+OPEN_STRING: Final = msgspec.json.Decoder(str)
 encode: Final = msgspec.json.Encoder().encode
 
 # An array larger than this is opened in windows, if its items are small.
-_LARGE: Final = 1 << 22
+LARGE: Final = 1 << 22
 _WINDOW: Final = 1 << 18
 _SMALL_ITEM: Final = 128
 _BOUNDARY_TRIES: Final = 16
 
 # What a string that holds JSON begins with: space, escaped or not, and a bracket.
-_OPENS: Final = re.compile(rb"(?:[ ]|\\[nrt]|\\u00(?:20|0[9aAdD]))*+[\[{]")
+OPENS_JSON: Final = re.compile(rb"(?:[ ]|\\[nrt]|\\u00(?:20|0[9aAdD]))*+[\[{]")
 _LOOK: Final = 1 << 12
 # A key as it is spelled, and the colon after it.
 _KEY: Final = re.compile(rb"[ \t\r\n]*(" + STRING + rb")[ \t\r\n]*:[ \t\r\n]*")
@@ -98,7 +98,7 @@ class Node:
     def members(self) -> list[Member]:
         """Key, exact bytes of the key, exact bytes of the value. The last of equal keys counts."""
         if self._members is None:
-            self._members = _exact_keys(self.raw, _open(_OPEN_OBJECT, self.raw))
+            self._members = _exact_keys(self.raw, _open(OPEN_OBJECT, self.raw))
         return self._members
 
     def items(self, room: int) -> list[Buffer]:
@@ -109,15 +109,15 @@ class Node:
 
     def all_items(self) -> list[Buffer]:
         if self._items is None or len(self._items) < self._total:
-            self._items = [*_open(_OPEN_ARRAY, self.raw)]
+            self._items = [*_open(OPEN_ARRAY, self.raw)]
             self._total = len(self._items)
         return self._items
 
     def total(self) -> int:
         """How many items an array or members an object has."""
-        if self.kind == "object":
-            return len(self.members())
-        if self._total < 0:
+        if self._total < 0 and self.kind == "object":
+            self._total = len(self.members())
+        elif self._total < 0:
             self._open_array(_WINDOW)
         return self._total
 
@@ -134,7 +134,7 @@ class Node:
 
     def text(self) -> str:
         """What a string node says."""
-        return _OPEN_STRING.decode(self.raw)
+        return OPEN_STRING.decode(self.raw)
 
     def length(self) -> int:
         """How many characters (code points) a string node has."""
@@ -148,20 +148,20 @@ class Node:
         """The JSON container that a string node holds, if it holds one."""
         if self._inner is None:
             self._inner = False
-            if _OPENS.match(bytes(memoryview(self.raw)[1:_LOOK])):
+            if OPENS_JSON.match(bytes(memoryview(self.raw)[1:_LOOK])):
                 self._inner = sniff(self.text().encode()) or False
         return self._inner or None
 
     def _open_array(self, room: int) -> None:
         if self._items is not None and (len(self._items) == self._total or self._total_covers(room)):
             return
-        if self.size <= max(_LARGE, 2 * room) or not _is_dense(self.raw):
-            self._items = [*_open(_OPEN_ARRAY, self.raw)]
+        if self.size <= max(LARGE, 2 * room) or not is_dense(self.raw):
+            self._items = [*_open(OPEN_ARRAY, self.raw)]
             self._total = len(self._items)
             return
         head: list[Buffer] = []
         covered = total = 0
-        for window, items in _windows(self.raw):
+        for window, items in windows(self.raw):
             total += len(items)
             if covered <= room:
                 head.extend(items)
@@ -193,7 +193,7 @@ def sniff(buffer: bytes) -> Node | None:
     """The root if the text is a JSON object or array, None if it is anything else."""
     if buffer.lstrip(WHITESPACE)[:1] not in (b"{", b"["):
         return None
-    if len(buffer) > _LARGE and buffer[:_LOOK].count(b"[") + buffer[:_LOOK].count(b"{") > _LOOK // 2:
+    if len(buffer) > LARGE and buffer[:_LOOK].count(b"[") + buffer[:_LOOK].count(b"{") > _LOOK // 2:
         # Megabytes of nothing but brackets: too deep to cut as JSON, and slow to tell.
         return None
     try:
@@ -214,6 +214,43 @@ def assembled(parts: list[Member]) -> Node:
         node._raw = None
         node.size = 1 + sum([len(part.raw_key) + len(part.value) + 2 for part in parts])
     node._members = parts
+    return node
+
+
+class Far:
+    """The place of a value that is not here: its size is known, and it is too large to be asked for more."""
+
+    __slots__ = ("_size",)
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def abridged(
+    head: bytes,
+    size: int,
+    total: int,
+    *,
+    items: list[Buffer] | None = None,
+    members: list[Member] | None = None,
+    children: dict[int, Node] | None = None,
+    inner: Node | None = None,
+) -> Node:
+    """The beginning of a value of `size` bytes: enough of it for whoever has less room than was loaded.
+
+    `total` counts its items, members or characters. Of the `items` and `members` some may be `Far`; what is
+    known of those is among the `children`.
+    """
+    node = Node(head)
+    node.size = size
+    node._items, node._members, node._children = items, members, children or {}
+    if node.kind == "string":
+        node._length, node._inner = total, inner or False
+    else:
+        node._total = total
     return node
 
 
@@ -298,7 +335,7 @@ def _exact_keys(raw: Buffer, values: dict[str, Raw]) -> list[Member]:
             else:
                 spelled = _KEY.match(view, at)
                 # Equal keys upset the walk; from there on keys are spelled our way.
-                if spelled and _OPEN_STRING.decode(spelled[1]) == key:
+                if spelled and OPEN_STRING.decode(spelled[1]) == key:
                     raw_key = bytes(spelled[1])
                     at = spelled.end() + len(value)
                     while at < len(view) and view[at] in b" \t\r\n,":
@@ -309,15 +346,15 @@ def _exact_keys(raw: Buffer, values: dict[str, Raw]) -> list[Member]:
     return members
 
 
-def _is_dense(raw: Buffer) -> bool:
+def is_dense(raw: Buffer) -> bool:
     try:
-        window, items = next(_windows(raw))
+        window, items = next(windows(raw))
     except TooDeep:
         return False
-    return len(window) < _LARGE and len(window) < _SMALL_ITEM * len(items)
+    return len(window) < LARGE and len(window) < _SMALL_ITEM * len(items)
 
 
-def _windows(raw: Buffer) -> Iterator[tuple[bytes, list[Raw]]]:
+def windows(raw: Buffer) -> Iterator[tuple[bytes, list[Raw]]]:
     """Split a large array into arrays of about _WINDOW bytes, each with its items.
 
     A comma is tried as the end of a window, and msgspec is the judge: `[` + window + `]` is valid JSON only
@@ -337,7 +374,7 @@ def _windows(raw: Buffer) -> Iterator[tuple[bytes, list[Raw]]]:
                 break
             window = b"[%b]" % chunk[: stop + lead]
             try:
-                items = _open(_OPEN_ARRAY, window)
+                items = _open(OPEN_ARRAY, window)
             except msgspec.DecodeError:
                 continue
             yield window, items
@@ -348,7 +385,7 @@ def _windows(raw: Buffer) -> Iterator[tuple[bytes, list[Raw]]]:
         if stop < 0:
             break
     window = b"[%b]" % bytes(view[at:end])
-    items = _open(_OPEN_ARRAY, window)
+    items = _open(OPEN_ARRAY, window)
     if at > 1 and not items:
         raise msgspec.DecodeError("JSON is malformed: trailing comma in array")
     yield window, items
