@@ -20,6 +20,8 @@ from .text import Ends, characters, fit_text, lines
 
 TEXT_OPEN: Final = b'{"type":"text","text":'
 TEXT_CLOSE: Final = b"}"
+# The address of what is stored, for clients that read links.
+SCHEME: Final = "envelope://"
 # Room for the mark at the seam and a little of the text itself.
 _TEXT_FLOOR: Final = 96
 _TRIES: Final = 64
@@ -120,16 +122,21 @@ class TextBlock:
 
 
 class OpaqueBlock:
-    """A block that is kept whole or replaced by a line that says what was there."""
+    """A block that is kept whole or replaced by a line that says what was there, and a link if that is safe."""
 
-    def __init__(self, raw: Buffer, path: str) -> None:
+    def __init__(self, raw: Buffer, path: str, handle: str | None = None) -> None:
         self.raw = raw
         self.path = path
         self.size = len(raw)
+        self._handle = handle
 
     @cached_property
     def _stub(self) -> bytes:
-        return text_block(f"[{_label(self.raw).described()} left out, {self.size} bytes]")
+        label = _label(self.raw)
+        stub = text_block(f"[{label.described()} left out, {self.size} bytes]")
+        if self._handle is None or label.type == "resource_link":
+            return stub
+        return b"%b,%b" % (stub, encode(label.link(f"{SCHEME}{self._handle}{self.path}")))
 
     @property
     def least(self) -> int:
@@ -145,12 +152,15 @@ class OpaqueBlock:
 Block = TextBlock | OpaqueBlock
 
 
-def read_blocks(raws: Sequence[Buffer], ends: Ends = "head") -> list[Block]:
-    """Each block as the kind that knows how to cut it; the paths are those of the whole result."""
-    return [_block(raw, f"/content/{index}", ends) for index, raw in enumerate(raws)]
+def read_blocks(raws: Sequence[Buffer], ends: Ends = "head", handle: str | None = None) -> list[Block]:
+    """Each block as the kind that knows how to cut it; the paths are those of the whole result.
+
+    `handle` names the stored result, if what is left out may be linked to.
+    """
+    return [read_block(raw, f"/content/{index}", ends, handle) for index, raw in enumerate(raws)]
 
 
-def _block(raw: Buffer, path: str, ends: Ends) -> Block:
+def read_block(raw: Buffer, path: str, ends: Ends = "head", handle: str | None = None) -> Block:
     label = _label(raw)
     if label.type == "text" and (split := _split(raw, "text")):
         return TextBlock(*split, f"{path}/text", ends)
@@ -158,7 +168,7 @@ def _block(raw: Buffer, path: str, ends: Ends) -> Block:
         before, resource, after = around
         if inside := _split(resource, "text"):
             return TextBlock(before + inside[0], inside[1], inside[2] + after, f"{path}/resource/text", ends)
-    return OpaqueBlock(raw, path)
+    return OpaqueBlock(raw, path, handle)
 
 
 class _Label(msgspec.Struct, rename="camel"):
@@ -174,6 +184,13 @@ class _Label(msgspec.Struct, rename="camel"):
         inside = self.resource if isinstance(self.resource, _Label) else self
         kind = inside.mime_type or self.type or "block"
         return f"{str(kind)[:60]} {str(inside.name or inside.uri or '')[:80]}".strip()
+
+    def link(self, uri: str) -> dict[str, str]:
+        inside = self.resource if isinstance(self.resource, _Label) else self
+        link = {"type": "resource_link", "uri": uri, "name": str(inside.name or inside.uri or self.type)[:80]}
+        if isinstance(inside.mime_type, str):
+            link["mimeType"] = inside.mime_type[:60]
+        return link
 
 
 class _Embedding(_Label, rename="camel"):

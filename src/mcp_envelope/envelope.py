@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from . import dialects
 from .budget import Budget
 from .context import current
 from .facts import Facts
-from .job import PROFILES, Job, Profile
+from .job import PROFILES, Dialect, Job, Lanes, Profile
 from .outcome import read_outcome, sendable
 from .payload import As, Payload, read_payload
 from .ranking import Ranking
@@ -49,6 +49,8 @@ def seal(
     rank: Mapping[str, Ranking] | None = None,
     profile: Profile | None = None,
     handle: str | None = None,
+    vault: Keeper | None = None,
+    links: bool = False,
     hint: str | None = None,
     warnings: Iterable[str] = (),
     tool: str | None = None,
@@ -65,7 +67,9 @@ def seal(
     `schema`: in the native dialect the output schema that clients were told, best as `widen` gives it (if only
     its `schema` is passed on and it was wrapped, say `wrap`); in the other dialects the schema of the data.
     `rank` maps the path of a list to its ranking, made by `rank()`.
-    `handle` names the stored payload, if it was stored; notes then say `envelope_read(handle, …)`.
+    `vault` keeps the whole payload if something has to be left out; notes then say `envelope_read(handle, …)`.
+    If it cannot, the result says so and is sent without a handle. `handle` names a payload that was stored
+    elsewhere. `links` tells that the client can follow links to stored images and the like.
     `hint` is the next step to suggest when something was cut; `warnings` travel with the result.
     `policy` has the settings for this call, from a file and the environment; what is given here goes first.
     `profile` says how much metadata is shown; `tool`, `request_id`, `duration_ms` are some of it.
@@ -95,6 +99,7 @@ def seal(
         schema = Schema.of(schema)
     facts = Facts(
         handle=handle,
+        linkable=links,
         hint=sendable(hint) or (policy.hint if policy else None) or None,
         hints=policy.hints if policy else {},
         warnings=(
@@ -135,7 +140,7 @@ def seal(
     if is_error is None:
         is_error = outcome.is_error
     job = Job(read, budget, facts, schema, wrap, rankings, is_error, profile, truncatable)
-    lanes = spoken.seal(job)
+    lanes = spoken.seal(job) if vault is None else _sealed_and_kept(spoken, job, vault)
     return Sealed(
         lanes.content,
         lanes.structured,
@@ -146,6 +151,38 @@ def seal(
         payload=read,
         redacted=secrets,
     )
+
+
+class Keeper(Protocol):
+    """Where whole payloads rest: a vault, for one caller."""
+
+    def promise(self) -> tuple[str, float]:
+        """A handle for a payload that may have to be kept, and when it would expire."""
+        ...
+
+    def keep(self, handle: str, payload: Payload, tool: str | None) -> str | None:
+        """Store the payload under the handle, whole. What is wrong, in words for people, if that failed."""
+        ...
+
+
+def _sealed_and_kept(spoken: Dialect, job: Job, vault: Keeper) -> Lanes:
+    """The lanes, and the payload stored before they leave, if they are not all of it."""
+    if job.payload.is_empty or job.payload.page is not None:
+        return spoken.seal(job)
+    bare = job.facts
+    handle, expires = vault.promise()
+    job.facts = replace(bare, handle=handle, expires=expires)
+    before = job.payload, job.wrap, job.is_error
+    lanes = spoken.seal(job)
+    cut = lanes.content.cuts or (lanes.structured is not None and lanes.structured.cuts)
+    if not cut and lanes.facts.error is None:
+        return lanes
+    problem = vault.keep(handle, before[0], job.facts.tool)
+    if problem is None:
+        return lanes
+    job.payload, job.wrap, job.is_error = before
+    job.facts = replace(bare, warnings=(*bare.warnings, f"The whole result was not stored: {problem}"))
+    return spoken.seal(job)
 
 
 def _rankings(lists: Mapping[str, tuple[str, ...]]) -> dict[str, Ranking]:

@@ -38,6 +38,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # What became of the payload.
     cuts: tuple[Cut, ...] = ()
     handle: str | None = None
+    # When the stored payload will be gone, in seconds since 1970.
+    expires: float | None = None
+    # Whether what is left out may be linked to: the client can follow links to stored results.
+    linkable: bool = False
+    # A page of a stored payload: the arguments, besides the path and the offset, that give the next one.
+    reading: str | None = None
     # What the tool said.
     error: Problem | None = None
     miss: Problem | None = None
@@ -66,6 +72,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Mapping[str, Any] | None = None
     # What the dialect adds because of the profile.
     extras: Mapping[str, Any] = {}
+
+    @property
+    def link_to(self) -> str | None:
+        """The handle, if what is left out may be linked to by it."""
+        return self.handle if self.linkable else None
 
     def next_step(self) -> str | None:
         """The stable hint for what was cut: the tool's own, else that of the list which lost most."""

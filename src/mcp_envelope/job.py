@@ -37,6 +37,11 @@ _MOST_BYTES: Final = {"bytes": 1, "estimate": 8, "chars4": 12}
 _TYPICAL_RATE: Final = 3.0
 
 
+def most_bytes(budget: Budget) -> int:
+    """No text of more bytes can be within the budget."""
+    return budget.limit * _MOST_BYTES.get(budget.meter.name, 128) + 64
+
+
 class Finish(Protocol):
     """Makes the lane for a room in bytes and a length of notice; None if the payload cannot be that small."""
 
@@ -102,7 +107,7 @@ class Job(msgspec.Struct):
     def search(self, size: int, finish: Finish) -> Lane | None:
         """The fullest lane within the budget, with the longest notice that leaves room for the payload."""
         limit = self.budget.limit
-        most = min(size, limit * _MOST_BYTES.get(self.budget.meter.name, 128) + 64)
+        most = min(size, most_bytes(self.budget))
         if not self._rate:
             self._rate = 1.0 if self.budget.unit == "bytes" else _TYPICAL_RATE
         for length in LENGTHS:

@@ -17,6 +17,7 @@ import msgspec
 
 from .faults import JSONError
 from .jsontree import Buffer, Node, encode, from_members, parse
+from .page import Page
 
 As = Literal["auto", "json", "text", "blocks"]
 
@@ -40,12 +41,13 @@ class PayloadError(ValueError):
 class Payload(msgspec.Struct, frozen=True, gc=False):
     """Either a document (`node`), or content blocks, each as its JSON bytes, or plain text.
 
-    `source` is the document's own spelling, if it came as bytes."""
+    `source` is the document's own spelling, if it came as bytes. A `page` of a stored payload stands alone."""
 
     node: Node | None = None
     blocks: tuple[Buffer, ...] | None = None
     text: bytes | None = None
     source: bytes | None = None
+    page: Page | None = None
 
     def as_node(self) -> Node:
         """The payload as one JSON value, for a dialect that puts it into a member of its own."""
@@ -57,7 +59,7 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_empty(self) -> bool:
-        return self.node is None and self.blocks is None and self.text is None
+        return self.node is None and self.blocks is None and self.text is None and self.page is None
 
     def original(self) -> bytes:
         """The document as it came, its whitespace included."""
@@ -75,12 +77,16 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """Bytes, before any cut."""
+        if self.page is not None:
+            return self.page.size
         if self.node is not None:
             return self.node.size
         return len(self.text) if self.text is not None else sum(map(len, self.blocks or ()))
 
 
 def read_payload(value: Any, read_as: As = "auto") -> Payload:
+    if isinstance(value, Page):
+        return Payload(page=value)
     if read_as == "text" or (read_as == "auto" and isinstance(value, str)):
         return Payload(text=_text(value))
     if read_as == "blocks" or (read_as == "auto" and _is_content(value)):

@@ -47,7 +47,7 @@ def fit_text(
         return FittedText(mark, 0, total, 0, total_lines, 0) if room >= len(mark) else None
     free = room - reserve
     tail = b"" if ends == "head" else text[_line_start(text, len(text) - free // 2) :]
-    head = text[: _line_end(text, free - len(tail))]
+    head = text[: line_end(text, free - len(tail))]
     kept = characters(head) + characters(tail)
     kept_lines = lines(head) + lines(tail)
     seam = _seam(total - kept, max(total_lines - kept_lines, 0))
@@ -71,7 +71,7 @@ def lines(text: bytes) -> int:
     return text.count(b"\n") + (1 if text and not text.endswith(b"\n") else 0)
 
 
-def _line_end(text: bytes, limit: int) -> int:
+def line_end(text: bytes, limit: int) -> int:
     """The end of the last whole line before `limit`; the last character's end if that line is far back."""
     limit = max(limit, 0)
     end = text.rfind(b"\n", 0, limit) + 1

@@ -19,6 +19,7 @@ from ..facts import Facts
 from ..fitting import Cut, Fitter
 from ..job import Job, Lanes
 from ..jsontree import Node, TooDeep, encode, parse, sniff
+from ..page import Page
 from ..payload import Payload, to_json
 from ..rooms import Lane
 from ..schema import FREE, Place, widen
@@ -50,6 +51,8 @@ class Native:
         return None if data is None else either(widen(data).schema, _MISS)
 
     def seal(self, job: Job) -> Lanes:
+        if job.payload.page is not None:
+            return _page(job, job.payload.page)
         if (miss := job.facts.miss) is not None:
             said = {**(miss.details or {}), "found": False, "hint": miss.hint}
             job.payload = Payload(node=parse(to_json({"found": False, "hint": miss.hint, **said})))
@@ -193,7 +196,7 @@ def _content(job: Job) -> Lane | None:
         if held is not None and held.kind == "object":
             return _document_text(job, held, FREE)
         return _blocks(job, [TextBlock.of_text(payload.text, held, ends)])
-    return _blocks(job, read_blocks(payload.blocks or (), ends))
+    return _blocks(job, read_blocks(payload.blocks or (), ends, job.facts.link_to))
 
 
 def _document_text(job: Job, node: Node, place: Place) -> Lane | None:
@@ -234,6 +237,27 @@ def _blocks(job: Job, blocks: Sequence[Block]) -> Lane | None:
         return _with_figures(job, tuple(cuts), length, render)
 
     return job.search(sum(block.size for block in blocks) + len(blocks) + 1, finish)
+
+
+def _page(job: Job, page: Page) -> Lanes:
+    """A page is shown as it is, JSON or text, and what follows it is told in a block of its own."""
+    job.facts = replace(job.facts, reading=page.reading)
+
+    def finish(room: int, length: int) -> Lane | None:
+        fitted = page.fit(room)
+        if fitted is None:
+            return None
+        shown = list(fitted.blocks) if fitted.text is None else [text_block(fitted.text.decode())]
+        facts = job.with_cuts(fitted.cuts)
+        if note := notice.text_note(facts, length):
+            shown.append(text_block(note))
+        return job.lane(b"[%b]" % b",".join(shown), fitted.cuts)
+
+    content = job.search(page.size, finish)
+    if content is None:
+        _fail(job)
+        content = _last_word(job, (Cut(page.path, "bytes", 0, page.size, page.offset),))
+    return Lanes(content, None, bool(job.is_error), job.facts, notice.meta(job.with_cuts(content.cuts)))
 
 
 def _last_word(job: Job, cuts: tuple[Cut, ...]) -> Lane:

@@ -22,6 +22,8 @@ READ_TOOL: Final = "envelope_read"
 
 # For each length of notice: so many cuts in the list, in the sentence, and characters of others' words.
 _LISTED: Final = (8, 2, 0)
+# A machine is told of more.
+_LISTED_IN_META: Final = 64
 _TOLD: Final = (3, 1, 0)
 _CLIP: Final = (100_000, 120, 0)
 
@@ -60,23 +62,26 @@ def _error(error: Problem, length: int) -> dict[str, Any]:
 
 def sentence(facts: Facts, length: int = 0, *, beside_handle: bool = True) -> str:
     """What was left out, counted, and the way back. Beside the handle it needn't be spelled out again."""
-    cuts = sorted(facts.cuts, key=lambda cut: -cut.dropped)
+    # What a page leaves for the next one comes first; elsewhere, what lost most.
+    cuts = facts.cuts if facts.reading is not None else sorted(facts.cuts, key=lambda cut: -cut.dropped)
     if length == 2:
         return _way_back(facts, None, beside_handle)
     told = cuts[: _TOLD[length]]
     # A single path stands in the way back already.
     with_path = len(cuts) > 1 or facts.handle is None
-    shown = "; ".join(_told(cut, with_path) for cut in told)
+    shown = "; ".join(_told(cut, with_path, facts.reading is not None) for cut in told)
     more = len(cuts) - len(told)
     if more:
         shown += f"; and {more} more cut{'s' if more > 1 else ''}"
     return f"{shown[:1].upper()}{shown[1:]}. {_way_back(facts, told[0], beside_handle)}"
 
 
-def _told(cut: Cut, with_path: bool) -> str:
+def _told(cut: Cut, with_path: bool, in_page: bool) -> str:
     where = f" at {cut.path}" if cut.path and with_path else ""
     if cut.kind == "bytes":
         return f"left out {cut.total} bytes{where}"
+    if in_page and cut.kept:
+        return f"{cut.kind} {cut.offset - cut.kept} to {cut.offset - 1} of {cut.total}{where}"
     return f"showing {cut.kept} of {cut.total} {cut.kind}{where}"
 
 
@@ -85,13 +90,13 @@ def _way_back(facts: Facts, cut: Cut | None, beside_handle: bool) -> str:
         return "The rest was not kept: ask for less, or for a larger budget."
     if cut is None:
         return f"Cut to fit. Read on with {READ_TOOL}."
-    path = f", path={_quoted(cut.path)}" if cut.path else ""
+    path = f", path={quoted(cut.path)}" if cut.path else ""
     offset = f", offset={cut.offset}" if cut.offset else ""
-    handle = "handle" if beside_handle else f"handle={_quoted(facts.handle)}"
-    return f"Read on: {READ_TOOL}({handle}{path}{offset})."
+    handle = "handle" if beside_handle else f"handle={quoted(facts.handle)}"
+    return f"Read on: {READ_TOOL}({handle}{facts.reading or ''}{path}{offset})."
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     return encode(text).decode()
 
 
@@ -140,7 +145,7 @@ def text_note(facts: Facts, length: int) -> str:
         if facts.handle is not None and length == 2:
             lines.append(f"handle: {facts.handle}")
     elif facts.error is not None and facts.handle is not None:
-        lines.append(f"Read it: {READ_TOOL}(handle={_quoted(facts.handle)}).")
+        lines.append(f"Read it: {READ_TOOL}(handle={quoted(facts.handle)}).")
     if facts.cuts and length < 2 and (hint := facts.next_step()):
         lines.append(_clipped(hint, _CLIP[length]))
     lines += (
@@ -154,4 +159,8 @@ def text_note(facts: Facts, length: int) -> str:
 def meta(facts: Facts) -> dict[str, Any] | None:
     """The same facts for machines, in the result's `_meta`."""
     said = notice(facts, 0)
+    if facts.cuts:
+        said["dropped"] = _dropped(facts.cuts, _LISTED_IN_META)
+        if facts.handle is not None and facts.expires is not None:
+            said["expires"] = int(facts.expires)
     return {META_KEY: said} if said else None

@@ -320,7 +320,7 @@ class Value:
         if self.kind not in ("array", "object"):
             yield self
         elif self._knot is None:
-            yield Run(self.path, cast(Literal["array", "object"], self.kind), 0, self.raw())
+            yield Run(self.path, self.kind, 0, self.raw())
         else:
             knot = self._knot
             for stretch, first in enumerate(unpacked(knot.firsts)):

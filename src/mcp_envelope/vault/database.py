@@ -1,0 +1,175 @@
+"""A SQLite file that several processes share: private, in WAL mode, with plain words for what goes wrong.
+
+Strategy: one connection to a thread, because readers never wait for each other in WAL mode, and a new set of
+them after a fork. A write is one transaction that takes the lock at once, so it is there whole or not at all,
+whatever kills the process. Every error of SQLite becomes a `StoreError` that says what would help.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from .store import StoreError
+
+# How long a writer waits for another one, in seconds.
+_PATIENCE: Final = 5.0
+_PRAGMAS: Final = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+PRAGMA journal_size_limit = 67108864;
+PRAGMA trusted_schema = OFF;
+"""
+
+
+def state_folder() -> Path:
+    """Where programs keep what should outlive a restart, for this user and this system."""
+    if named := os.environ.get("XDG_STATE_HOME"):
+        base = Path(named)
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = Path.home() / ".local" / "state"
+    return base / "mcp-envelope"
+
+
+class Database:
+    def __init__(self, path: str | os.PathLike[str], schema: str, version: int) -> None:
+        self.path = Path(path)
+        self._schema = schema
+        self._version = version
+        self._local = threading.local()
+        self._open: list[sqlite3.Connection] = []
+        self._lock = threading.Lock()
+
+    def connection(self) -> sqlite3.Connection:
+        """This thread's connection, made when it is first asked for."""
+        pid, connection = getattr(self._local, "held", (0, None))
+        if connection is None or pid != os.getpid():
+            connection = self._connect()
+            self._local.held = os.getpid(), connection
+        return connection
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with self._in_plain_words():
+            yield self.connection()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: all of what happens in it, or nothing."""
+        with self._in_plain_words():
+            connection = self.connection()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in self._open:
+                with suppress(sqlite3.Error):
+                    connection.close()
+            self._open.clear()
+        self._local = threading.local()
+
+    def remove(self) -> None:
+        """Delete the file, for when nothing else helps."""
+        self.close()
+        for suffix in ("", "-wal", "-shm"):
+            try:
+                os.unlink(f"{self.path}{suffix}")
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StoreError(f"cannot remove {self.path}{suffix}: {_reason(error)}") from None
+
+    def _connect(self) -> sqlite3.Connection:
+        with self._in_plain_words():
+            self._make_private()
+            connection = sqlite3.connect(
+                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+            with self._lock:
+                self._open.append(connection)
+            return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        (found,) = connection.execute("PRAGMA user_version").fetchone()
+        if found == 0:
+            # Has to come before the first table, and then costs nothing until pages are given back.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.executescript(_PRAGMAS)
+        if found == 0:
+            # Two processes may come here at once; the second one finds the work done.
+            connection.execute("BEGIN IMMEDIATE")
+            (found,) = connection.execute("PRAGMA user_version").fetchone()
+            if found == 0:
+                for statement in self._schema.split(";;"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {self._version}")
+                found = self._version
+            connection.execute("COMMIT")
+        if found != self._version:
+            raise StoreError(
+                f"{self.path} was made by another version of mcp-envelope (format {found}, not {self._version}); "
+                "name another file"
+            )
+
+    def _make_private(self) -> None:
+        folder = self.path.parent
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(OSError):
+                folder.chmod(0o700)
+        try:
+            # SQLite gives its companions (-wal, -shm) the permissions of the file.
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            if os.name == "posix" and os.stat(self.path).st_mode & 0o077:
+                os.chmod(self.path, 0o600)
+        except PermissionError:
+            if not self.path.exists():
+                raise
+
+    @contextmanager
+    def _in_plain_words(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(self._explain(str(error).lower())) from error
+        except OSError as error:
+            raise StoreError(f"cannot use {self.path}: {_reason(error)}") from error
+
+    def _explain(self, said: str) -> str:
+        if "not a database" in said or "malformed" in said or "corrupt" in said:
+            return (
+                f"{self.path} is damaged ({said}); move it away, or delete it with `mcp-envelope vault purge`"
+            )
+        if "full" in said:
+            return f"no room to write {self.path} ({said}); free some space, or name another place"
+        if "locked" in said or "busy" in said:
+            return f"{self.path} is locked by another process ({said})"
+        if "readonly" in said or "read-only" in said:
+            return f"{self.path} cannot be written ({said}); check its permissions"
+        return f"cannot use {self.path}: {said}"
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,187 @@
+"""Whole payloads, kept until they expire, and read back by their handles.
+
+Strategy: a handle is 130 random bits in letters and digits. What a store sees is a digest of the handle and of
+its owner, so a handle that belongs to somebody else is as unknown as one that never was. Storing never fails a
+call: what went wrong is told, and the result goes out without a handle. Reading fails with a code and the next
+step.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import string
+import time
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import islice
+from typing import Final
+
+from ..jsontree import sniff
+from ..outcome import Failure
+from ..payload import Payload
+from .document import Value, root_of
+from .outline import Builder, Outline, dumps, loads
+from .source import Blobs, blobs_of, compress, decompress
+from .store import DEFAULT_TTL, Damaged, Entry, Gone, Kind, Store, StoreError
+
+_log = logging.getLogger("mcp_envelope")
+
+_ALPHABET: Final = string.ascii_letters + string.digits
+_LETTERS: Final = 22
+_BATCH: Final = 32
+
+
+def new_handle() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(_LETTERS))
+
+
+class Stored:
+    """A payload that was found: walk in it, or read all of it."""
+
+    def __init__(self, entry: Entry, store: Store) -> None:
+        self.entry = entry
+        self._source = Blobs(store, entry.key, entry.size)
+
+    def root(self) -> Value:
+        return root_of(self._source, self.entry.size, loads(decompress(self.entry.outline)))
+
+    def stream(self) -> Iterator[bytes]:
+        """The exact bytes that were stored."""
+        return self._source.stream()
+
+
+class Vault:
+    """A store and the time that payloads are kept in it. `owner` tells callers apart, where there are several."""
+
+    def __init__(self, store: Store, ttl: float = DEFAULT_TTL) -> None:
+        self.store = store
+        self.ttl = ttl
+
+    def of(self, owner: str | None) -> Keeping:
+        """The vault as one caller sees it."""
+        return Keeping(self, owner)
+
+    def keep(
+        self, handle: str, payload: Payload, tool: str | None = None, owner: str | None = None
+    ) -> str | None:
+        """Store a payload, whole. What is wrong, in words for people, if that failed."""
+        kind, data = _stored_form(payload)
+        builder = Builder(len(data))
+        outline = builder.text(data) if kind == "text" else builder.document(data)
+        try:
+            self.write(handle, kind, len(data), [data, builder.tables], outline, tool, owner)
+        except StoreError as error:
+            _log.warning("mcp-envelope: a result was not stored: %s", error)
+            return str(error)
+        return None
+
+    def write(
+        self,
+        handle: str,
+        kind: Kind,
+        size: int,
+        parts: Iterable[bytes],
+        outline: Outline,
+        tool: str | None = None,
+        owner: str | None = None,
+    ) -> None:
+        now = time.time()
+        key = key_of(handle, owner)
+        blobs = blobs_of(parts)
+        count = stored = 0
+        with self.store.write(key, now + self.ttl) as writing:
+            while batch := list(islice(blobs, _BATCH)):
+                writing.add(batch)
+                count += len(batch)
+                stored += sum(map(len, batch))
+            entry = Entry(
+                key=key,
+                handle=handle,
+                kind=kind,
+                size=size,
+                stored=stored,
+                blobs=count,
+                created=now,
+                expires=now + self.ttl,
+                tool=tool,
+                outline=compress(dumps(outline)),
+            )
+            writing.commit(entry)
+
+    def open(self, handle: str, owner: str | None = None) -> Stored:
+        """The payload; `Failure` says with a code why there is none."""
+        entry = self.store.entry(key_of(handle, owner))
+        if entry is None:
+            raise Failure(
+                "HANDLE_UNKNOWN",
+                f"No stored result has the handle {handle[:60]!r}.",
+                "Copy the handle exactly as it was given, or call the tool again.",
+            )
+        if isinstance(entry, Gone):
+            when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(entry.at))
+            if entry.fate == "deleted":
+                raise Failure(
+                    "HANDLE_DELETED",
+                    f"The stored result was deleted at {when}.",
+                    "Call the tool again if the result is still needed.",
+                )
+            why = "made room for newer ones" if entry.fate == "evicted" else "expired"
+            raise Failure(
+                "HANDLE_EXPIRED",
+                f"The stored result {why} at {when}.",
+                "Call the tool again and read on from the new handle.",
+            )
+        return Stored(entry, self.store)
+
+    def delete(self, handle: str, owner: str | None = None) -> bool:
+        return self.store.delete(key_of(handle, owner))
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class Keeping:
+    """What `seal` needs of a vault: payloads kept for one caller."""
+
+    def __init__(self, vault: Vault, owner: str | None) -> None:
+        self.vault = vault
+        self.owner = owner
+
+    def promise(self) -> tuple[str, float]:
+        return new_handle(), time.time() + self.vault.ttl
+
+    def keep(self, handle: str, payload: Payload, tool: str | None) -> str | None:
+        return self.vault.keep(handle, payload, tool, self.owner)
+
+
+def key_of(handle: str, owner: str | None) -> str:
+    # The owner has a fixed length, so no two pairs give the same text.
+    mark = blake2b((owner or "").encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(mark + handle.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def failures(error: StoreError | Damaged) -> Failure:
+    """What to answer when the store itself is the trouble."""
+    if isinstance(error, Damaged):
+        return Failure(
+            "HANDLE_DAMAGED",
+            f"The stored result cannot be read: {error}.",
+            "Call the tool again and use the new handle.",
+        )
+    # The reason may name a path of the machine; it is for the log.
+    _log.warning("mcp-envelope: the vault cannot be read: %s", error)
+    return Failure(
+        "VAULT_UNAVAILABLE",
+        "The place where whole results are kept cannot be reached.",
+        "Try again in a moment, or call the tool again with a narrower request.",
+    )
+
+
+def _stored_form(payload: Payload) -> tuple[Kind, bytes]:
+    """The bytes that are stored. The paths of the cuts lead into them."""
+    if payload.node is not None:
+        return "json", payload.original()
+    if payload.text is not None:
+        return ("text" if sniff(payload.text) is None else "json"), payload.text
+    return "blocks", b'{"content":[%b]}' % b",".join(payload.blocks or ())
