@@ -8,6 +8,7 @@ the budget can hold, never the payload.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -47,8 +48,9 @@ class FittedPage(msgspec.Struct, frozen=True):
 class Page:
     """What follows an offset in the value at a path: `parts`, or the `text` of a string or of plain text.
 
-    `total` counts what the value has in all, `whole` says that the parts reach to its end, and `reading` has
-    further arguments that the call for the next page needs.
+    `total` counts what the value has in all, `whole` says that the parts reach to its end. No more than `most`
+    bytes of it can be shown, since no more was loaded. `reading` has further arguments that the call for the
+    next page needs.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Page:
         parts: Sequence[Part] = (),
         text: bytes = b"",
         whole: bool = True,
+        most: int = sys.maxsize,
         reading: str = "",
     ) -> None:
         self.path = path
@@ -68,6 +71,7 @@ class Page:
         self.offset = offset
         self.total = total
         self.reading = reading
+        self._most = most
         self._parts = parts
         self._text = text
         self._whole = whole
@@ -75,7 +79,8 @@ class Page:
 
     @property
     def size(self) -> int:
-        return len(self._text) if self.shape in ("text", "whole") else 1 + (self._ends or [1])[-1]
+        size = len(self._text) if self.shape in ("text", "whole") else 1 + (self._ends or [1])[-1]
+        return min(size, self._most)
 
     @property
     def kind(self) -> CutKind:

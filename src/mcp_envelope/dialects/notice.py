@@ -160,7 +160,8 @@ def meta(facts: Facts) -> dict[str, Any] | None:
     """The same facts for machines, in the result's `_meta`."""
     said = notice(facts, 0)
     if facts.cuts:
-        said["dropped"] = _dropped(facts.cuts, _LISTED_IN_META)
+        first = facts.cuts if facts.reading is not None else sorted(facts.cuts, key=lambda cut: -cut.dropped)
+        said["dropped"] = [{**_dropped_entry(cut), "offset": cut.offset} for cut in first[:_LISTED_IN_META]]
         if facts.handle is not None and facts.expires is not None:
             said["expires"] = int(facts.expires)
     return {META_KEY: said} if said else None

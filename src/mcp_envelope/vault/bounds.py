@@ -8,7 +8,7 @@ so many steps, for whatever the count does not see.
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import Final, NoReturn
 
 # So many steps go by between two looks at the clock: a few milliseconds of work.
 _UNWATCHED: Final = 1 << 13
@@ -45,6 +45,11 @@ class Budget:
         self.steps = 0
         self.held = 0
 
+    @property
+    def room(self) -> int:
+        """Memory that is left."""
+        return max(self._most_memory - self.held, 0)
+
     def spend(self, steps: int) -> None:
         """Work that is about to be done."""
         self.steps += steps
@@ -65,7 +70,7 @@ class Budget:
         if self.held > self._most_memory:
             self.refuse(f"it needs more than {self._most_memory / (1 << 20):.0f} MB of memory")
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: str) -> NoReturn:
         raise TooCostly(f"stopped, because {why}. {self._advice}")
 
 

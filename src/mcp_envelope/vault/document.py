@@ -56,6 +56,14 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
     member: Member | None = None
     far: Value | None = None
 
+    def loaded(self, room: int) -> Piece:
+        """The same, here and whole if it is not larger than the room."""
+        if self.far is None or self.far.size > room:
+            return self
+        value = self.far.raw()
+        member = None if self.member is None else Member(self.member.key, self.member.raw_key, value)
+        return Piece(self.ordinal, value, member)
+
 
 class Run(msgspec.Struct, frozen=True):
     """Some small children of the list or object at `path`, as a list or object of their own."""
@@ -277,7 +285,8 @@ class Value:
             return abridged(head, self.size, self.total, inner=inner)
         pieces: list[Piece] = []
         covered = 0
-        for piece in self.pieces(0):
+        for found in self.pieces(0):
+            piece = found.loaded(room)
             pieces.append(piece)
             covered += len(piece.value)
             if covered > room and (knot.kind == "array" or len(pieces) >= _SHARING):

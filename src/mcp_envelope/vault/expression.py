@@ -39,7 +39,7 @@ def parse(expression: str, longest: int) -> Node:
     if len(expression) > longest:
         raise bad(expression, longest, f"the expression has {len(expression):,} characters, {longest:,} may be")
     tokens = _read_tokens(expression)
-    deepest = _check_brackets(expression, tokens)
+    deepest = _deepest(tokens)
     from jmespath.exceptions import ParseError  # type: ignore[import-untyped]
     from jmespath.parser import Parser  # type: ignore[import-untyped]
 
@@ -104,20 +104,15 @@ def _read_tokens(expression: str) -> list[Token]:
     return tokens
 
 
-def _check_brackets(expression: str, tokens: list[Token]) -> int:
-    """Where the expression is nested deepest."""
-    depth = most = position = 0
+def _deepest(tokens: list[Token]) -> int:
+    """Where the expression is nested deepest, by its brackets and prefixes."""
+    depth = prefixes = most = position = 0
     for token in tokens:
         kind = token["type"]
-        if kind in _OPENING or kind == "not":
-            depth += 1
-        elif kind in _CLOSING:
-            depth -= 1
-        elif kind != "current":
-            # What follows a run of `!` ends it; brackets that are open stay open.
-            pass
-        if depth > most:
-            most, position = depth, token["start"]
+        prefixes = prefixes + 1 if kind in ("not", "expref") else 0
+        depth += (kind in _OPENING) - (kind in _CLOSING)
+        if depth + prefixes > most:
+            most, position = depth + prefixes, token["start"]
     return position
 
 

@@ -134,20 +134,32 @@ def page_of(value: Value, offset: int, room: int, reading: str = "") -> Page:
         parts: list[Part] = []
         covered = 0
         whole = True
-        for piece in value.pieces(offset):
+        for found in value.pieces(offset):
             if covered > room:
                 whole = False
                 break
+            piece = found.loaded(room)
             far = None if piece.far is None else piece.far.node(room)
             raw_key = b"" if piece.member is None else piece.member.raw_key
             parts.append(Part(step_of(piece), piece.value, raw_key, far))
             covered += parts[-1].size + 1
         shape: Shape = "array" if value.kind == "array" else "object"
-        return Page(value.path, shape, offset, value.total, parts=parts, whole=whole, reading=reading)
+        return Page(
+            value.path, shape, offset, value.total, parts=parts, whole=whole, most=room, reading=reading
+        )
     if value.kind in ("string", "text"):
         text = value.text(offset, room)
         whole = offset + len(text) >= value.total
-        return Page(value.path, "text", offset, value.total, text=text.encode(), whole=whole, reading=reading)
+        return Page(
+            value.path,
+            "text",
+            offset,
+            value.total,
+            text=text.encode(),
+            whole=whole,
+            most=room,
+            reading=reading,
+        )
     return Page(value.path, "whole", 0, 1, text=value.raw(), reading=reading)
 
 
@@ -228,9 +240,7 @@ def _matches(root: Value, pattern: str, path: str, offset: int, context: int, ro
 def _text(arguments: Mapping[str, Any], name: str) -> str | None:
     value = arguments.get(name)
     if value is not None and not isinstance(value, str):
-        raise Failure(
-            "BAD_ARGS", f"`{name}` is a text, not {_told(value)}.", f"Give `{name}` as a string."
-        )
+        raise Failure("BAD_ARGS", f"`{name}` is a text, not {_told(value)}.", f"Give `{name}` as a string.")
     return value
 
 

@@ -1,0 +1,278 @@
+"""Pages put end to end are the original, whatever was stored and however small the pages are."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_envelope import seal
+from mcp_envelope.budget import Budget
+from mcp_envelope.dialects.notice import META_KEY
+from mcp_envelope.payload import read_payload
+from mcp_envelope.vault import outline, source
+from mcp_envelope.vault.reading import read
+from mcp_envelope.vault.sqlite import SQLiteStore
+from mcp_envelope.vault.vault import Vault, new_handle
+
+from ..conftest import examples
+from ..strategies import large_values, long_texts, words
+from .reader import Reader
+
+budgets = st.one_of(
+    st.integers(128, 600).map(lambda tokens: Budget.of(tokens=tokens)),
+    st.integers(512, 2500).map(lambda size: Budget.of(max_bytes=size)),
+    st.just(Budget.of(tokens=150, meter="chars4")),
+)
+# How large a value is before it gets a knot, and how large a blob is: small, so that the ways of large payloads
+# are walked by small ones.
+grains = st.sampled_from([(40, 64), (200, 1000), (1 << 15, 1 << 16)])
+
+
+@pytest.fixture(scope="module")
+def vault() -> Iterator[Vault]:
+    with tempfile.TemporaryDirectory() as folder:
+        vault = Vault(SQLiteStore(Path(folder) / "vault.db"))
+        yield vault
+        vault.close()
+
+
+class _Grained:
+    """Stores with other grains than usual."""
+
+    def __init__(self, grain: tuple[int, int]) -> None:
+        self.grain = grain
+
+    def __enter__(self) -> None:
+        self.before = outline.FAR, source.BLOB
+        outline.FAR, source.BLOB = self.grain  # type: ignore[misc]
+
+    def __exit__(self, *_: object) -> None:
+        outline.FAR, source.BLOB = self.before  # type: ignore[misc]
+
+
+def stored(vault: Vault, payload: Any, read_as: Any = "auto") -> str:
+    handle = new_handle()
+    assert vault.keep(handle, read_payload(payload, read_as)) is None
+    return handle
+
+
+def spellings(value: Any, indent: int | None, ascii_only: bool) -> bytes:
+    separators = (",", ":") if indent is None else None
+    return json.dumps(value, indent=indent, ensure_ascii=ascii_only, separators=separators).encode()
+
+
+@settings(max_examples=examples(150))
+@given(large_values, budgets, grains, st.sampled_from([None, 0, 3]), st.booleans())
+def test_pages_put_end_to_end_are_the_document(
+    vault: Vault, value: Any, budget: Budget, grain: tuple[int, int], indent: int | None, ascii_only: bool
+) -> None:
+    data = spellings(value, indent, ascii_only)
+    with _Grained(grain):
+        handle = stored(vault, data)
+        again = Reader(vault, handle, budget).value("", value)
+        assert _same(again, value)
+        assert b"".join(vault.open(handle).stream()) == data
+
+
+@settings(max_examples=examples(60))
+@given(long_texts(20_000), budgets, grains)
+def test_pages_put_end_to_end_are_the_text(
+    vault: Vault, text: str, budget: Budget, grain: tuple[int, int]
+) -> None:
+    if text.lstrip()[:1] in ("{", "["):
+        text = "plain " + text
+    with _Grained(grain):
+        handle = stored(vault, text, "text")
+        assert Reader(vault, handle, budget).text("", 0, len(text)) == text
+        assert b"".join(vault.open(handle).stream()) == text.encode()
+
+
+@settings(max_examples=examples(100))
+@given(large_values, budgets, grains)
+def test_every_cut_can_be_read_on(vault: Vault, value: Any, budget: Budget, grain: tuple[int, int]) -> None:
+    data = spellings(value, None, False)
+    with _Grained(grain):
+        sealed = seal(data, budget=budget, vault=vault.of(None))
+        if not sealed.truncated:
+            return
+        assert sealed.meta is not None
+        handle = sealed.meta[META_KEY]["handle"]
+        assert handle.encode() in sealed.content
+        if sealed.structured is not None and sealed.structured_cuts and b'"_envelope"' in sealed.structured:
+            assert handle.encode() in sealed.structured
+        for cut in (*sealed.content_cuts, *sealed.structured_cuts)[:4]:
+            whole = _at(value, cut.path)
+            if isinstance(whole, str) and cut.kind == "characters":
+                rest: Any = whole[cut.offset :]
+                read_back = Reader(vault, handle, budget).text(cut.path, cut.offset, len(whole))
+            else:
+                rest = _from(whole, cut.offset)
+                read_back = Reader(vault, handle, budget).value(cut.path, whole, cut.offset)
+            assert _same(read_back, rest)
+
+
+@settings(max_examples=examples(40))
+@given(st.lists(st.binary(max_size=3000), min_size=1, max_size=4), words, budgets, grains)
+def test_blobs_come_back_exactly(
+    vault: Vault, blobs: list[bytes], words: str, budget: Budget, grain: tuple[int, int]
+) -> None:
+    blocks: list[dict[str, Any]] = [
+        {"type": "image", "data": base64.b64encode(blob).decode(), "mimeType": "image/png"} for blob in blobs
+    ]
+    blocks.insert(0, {"type": "text", "text": words * 100})
+    blocks.append(
+        {
+            "type": "resource",
+            "resource": {"uri": "file:///a", "blob": base64.b64encode(blobs[0] * 3).decode()},
+        }
+    )
+    with _Grained(grain):
+        handle = stored(vault, blocks)
+        reader = Reader(vault, handle, budget)
+        back: list[Any] = []
+        while len(back) < len(blocks):
+            index = len(back)
+            shown, cuts = reader.call(path=f"/content/{index}")
+            if cuts:
+                back.append(reader.value(f"/content/{index}", blocks[index]))
+            elif shown[0]["type"] == "text" and blocks[index]["type"] != "text":
+                back.append(json.loads(shown[0]["text"]))
+            else:
+                back.append(shown[0])
+        assert back == blocks
+
+
+def test_blocks_come_as_blocks(vault: Vault) -> None:
+    blocks = [{"type": "text", "text": "one"}, {"type": "image", "data": "aGk=", "mimeType": "image/png"}]
+    handle = stored(vault, blocks)
+    reader = Reader(vault, handle, Budget.of())
+    assert reader.call()[0] == blocks
+    assert reader.call(path="/content", offset=1)[0] == blocks[1:]
+    assert reader.call(path="/content/1")[0] == blocks[1:]
+    # Dialects other than native tell the path without the list's name.
+    assert reader.call(path="/1")[0] == blocks[1:]
+
+
+def test_the_note_of_a_page_names_the_next_one(vault: Vault) -> None:
+    handle = stored(vault, {"items": [{"n": n, "text": "x" * 40} for n in range(100)]})
+    blocks, cuts = Reader(vault, handle, Budget.of(tokens=200)).call(path="/items", offset=30)
+    (cut,) = cuts
+    note = blocks[-1]["text"]
+    assert note == (
+        f"Items 30 to {cut['offset'] - 1} of 100. "
+        f'Read on: envelope_read(handle="{handle}", path="/items", offset={cut["offset"]}).'
+    )
+
+
+def test_the_last_page_says_nothing(vault: Vault) -> None:
+    handle = stored(vault, {"items": list(range(100))})
+    blocks, cuts = Reader(vault, handle, Budget.of()).call(path="/items", offset=97)
+    assert [block["text"] for block in blocks] == ["[97,98,99]"]
+    assert cuts == []
+
+
+def test_what_cannot_be_opened_is_read_as_text(vault: Vault) -> None:
+    deep = b"[" * 3000 + b"]" * 3000
+    handle = stored(vault, deep)
+    assert Reader(vault, handle, Budget.of(tokens=200)).text("") == deep.decode()
+    number = b'{"n": ' + b"7" * 100_000 + b"}"
+    handle = stored(vault, number)
+    assert Reader(vault, handle, Budget.of(tokens=2000)).text("/n") == "7" * 100_000
+
+
+def test_half_a_surrogate_pair(vault: Vault) -> None:
+    data = b'{"a": "' + b"\\ud83d" * 20_000 + b'", "b": [1, 2]}'
+    handle = stored(vault, data)
+    assert b"".join(vault.open(handle).stream()) == data
+    reader = Reader(vault, handle, Budget.of())
+    assert reader.text("/a") == "\ufffd" * 20_000
+    assert reader.value("/b", [1, 2]) == [1, 2]
+
+
+def test_equal_keys(vault: Vault) -> None:
+    body = b",".join([b'"k":%d' % n for n in range(20_000)])
+    data = b'{"x": {' + body + b"}}"
+    handle = stored(vault, data)
+    assert Reader(vault, handle, Budget.of()).value("/x", {"k": 1}) == {"k": 19_999}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ({}, "BAD_ARGS", "handle"),
+        ({"handle": 7}, "BAD_ARGS", "7"),
+        ({"handle": "HANDLE", "path": "items"}, "BAD_PATH", "begins with a slash"),
+        ({"handle": "HANDLE", "path": "/itms"}, "BAD_PATH", "items, total"),
+        ({"handle": "HANDLE", "path": "/items/9"}, "BAD_PATH", "a list of 3 items"),
+        ({"handle": "HANDLE", "path": "/items/x"}, "BAD_PATH", "a list of 3 items"),
+        ({"handle": "HANDLE", "path": "/total/x"}, "BAD_PATH", "a number"),
+        ({"handle": "HANDLE", "path": "/items", "offset": 3}, "BAD_OFFSET", "3 items"),
+        ({"handle": "HANDLE", "path": "/items", "offset": -1}, "BAD_OFFSET", "from 0 on"),
+        ({"handle": "HANDLE", "path": "/items", "offset": "1"}, "BAD_OFFSET", "whole number"),
+        ({"handle": "HANDLE", "path": "/items", "offset": True}, "BAD_OFFSET", "whole number"),
+        ({"handle": "HANDLE", "query": "a", "grep": "b"}, "BAD_ARGS", "do not go together"),
+        ({"handle": "nobody"}, "HANDLE_UNKNOWN", "nobody"),
+        ({"handle": "\ud800 \n"}, "HANDLE_UNKNOWN", "handle"),
+        ({"handle": "x" * 100_000}, "HANDLE_UNKNOWN", "handle"),
+    ],
+)
+def test_bad_arguments_get_a_code_and_the_next_step(
+    vault: Vault, arguments: dict[str, Any], code: str, told: str
+) -> None:
+    handle = stored(vault, {"items": [1, 2, 3], "total": 3})
+    asked = {key: handle if value == "HANDLE" else value for key, value in arguments.items()}
+    sealed = read(vault, asked)
+    assert sealed.is_error
+    assert sealed.problem is not None
+    assert sealed.problem.code == code
+    assert sealed.problem.hint
+    assert told in sealed.content.decode()
+
+
+def test_without_a_vault_every_handle_is_unknown() -> None:
+    sealed = read(None, {"handle": "abc"})
+    assert sealed.problem is not None
+    assert sealed.problem.code == "HANDLE_UNKNOWN"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as JSON: strings that hold JSON by what they hold, since only their spaces may differ."""
+    if isinstance(one, str) and isinstance(other, str) and one != other:
+        try:
+            return _same(json.loads(one), json.loads(other))
+        except ValueError:
+            return False
+    if isinstance(one, dict) and isinstance(other, dict):
+        return list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and one == other
+
+
+def _at(value: Any, path: str) -> Any:
+    for step in path.split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, str):
+            value = json.loads(value)
+        value = value[int(step)] if isinstance(value, list) else value[step]
+    return value
+
+
+def _from(value: Any, offset: int) -> Any:
+    if isinstance(value, str):
+        try:
+            held = json.loads(value)
+        except ValueError:
+            return value[offset:]
+        return json.dumps(_from(held, offset)) if isinstance(held, list | dict) else value[offset:]
+    if isinstance(value, dict):
+        return dict(list(value.items())[offset:])
+    return value[offset:] if isinstance(value, list) else value
