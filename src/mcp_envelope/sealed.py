@@ -86,6 +86,16 @@ class Sealed:
         return self._facts.error
 
     @property
+    def handle(self) -> str | None:
+        """The name of the stored payload, if the result tells one."""
+        return self._facts.handle if self.cuts or self._facts.error is not None else None
+
+    @property
+    def payload_size(self) -> int:
+        """Bytes of the payload before any cut."""
+        return self._payload.size
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         return self._facts.warnings
 

@@ -197,6 +197,14 @@ def test_half_a_surrogate_pair(vault: Vault) -> None:
     assert reader.value("/b", [1, 2]) == [1, 2]
 
 
+def test_a_map_of_many_keys_inside_a_string(vault: Vault) -> None:
+    inner = {f"key {number}": {"n": number} for number in range(20_000)}
+    handle = stored(vault, {"before": "é" * 50_000, "result": json.dumps(inner)})
+    reader = Reader(vault, handle, Budget.of())
+    for number in (0, 7777, 19_999):
+        assert reader.value(f"/result/key {number}", {"n": 0}) == {"n": number}
+
+
 def test_equal_keys(vault: Vault) -> None:
     body = b",".join([b'"k":%d' % n for n in range(20_000)])
     data = b'{"x": {' + body + b"}}"

@@ -193,8 +193,8 @@ class Value:
         hashed = digest(key)
         bucket = hashed * knot.table.buckets >> 32
         place = knot.table.start + 4 * bucket
-        start, end = memoryview(self._source.read(place, place + 8)).cast("I")
-        data = self._source.read(knot.table.start + start, knot.table.start + end)
+        start, end = memoryview(self._source.stored.read(place, place + 8)).cast("I")
+        data = self._source.stored.read(knot.table.start + start, knot.table.start + end)
         pairs = memoryview(data).cast("I")
         return [pairs[at + 1] for at in range(0, len(pairs), 2) if pairs[at] == hashed]
 

@@ -66,6 +66,11 @@ def blobs_of(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class Source(Protocol):
+    @property
+    def stored(self) -> Source:
+        """The stored bytes themselves, where tables are."""
+        ...
+
     def read(self, start: int, end: int) -> bytes: ...
 
 
@@ -74,6 +79,10 @@ class Whole:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+
+    @property
+    def stored(self) -> Source:
+        return self
 
     def read(self, start: int, end: int) -> bytes:
         return self._data[start:end]
@@ -87,6 +96,10 @@ class Blobs:
         self._key = key
         self._size = size
         self._kept: OrderedDict[int, bytes] = OrderedDict()
+
+    @property
+    def stored(self) -> Source:
+        return self
 
     def read(self, start: int, end: int) -> bytes:
         if start >= end:
@@ -123,6 +136,10 @@ class Unescaped:
         self._starts = unpacked(knot.starts)
         self._inside = unpacked(knot.inside)
         self._end = knot.end - 1
+
+    @property
+    def stored(self) -> Source:
+        return self._source.stored
 
     def read(self, start: int, end: int) -> bytes:
         first = bisect_right(self._inside, start) - 1

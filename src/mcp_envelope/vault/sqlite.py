@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -38,6 +39,7 @@ _BATCH: Final = 1 << 22
 # A writer that has not been heard of for so long is taken for dead.
 _ABANDONED: Final = 3600.0
 _SWEEP_EVERY: Final = 60.0
+_PAGES_AT_ONCE: Final = 2000
 # SQLite takes so many question marks at least.
 _MOST_MARKS: Final = 500
 
@@ -83,6 +85,7 @@ class SQLiteStore:
         self._database = Database(path or state_folder() / "vault.db", _SCHEMA, _VERSION)
         self.place = str(self._database.path)
         self._swept = 0.0
+        self._freed = False
 
     def write(self, key: str, expires: float) -> _Writing:
         return _Writing(self, self._database, key, expires)
@@ -141,7 +144,9 @@ class SQLiteStore:
 
     def sweep(self) -> int:
         with self._database.writing() as connection:
-            return self._sweep(connection)
+            swept = self._sweep(connection)
+        self.give_back()
+        return swept
 
     def _sweep(self, connection: Any) -> int:
         now = self._swept = time.time()
@@ -152,8 +157,16 @@ class SQLiteStore:
             "DELETE FROM entries WHERE state IN ('expired', 'deleted', 'evicted') AND expires <= ?",
             (now - REMEMBERED,),
         )
-        connection.execute("PRAGMA incremental_vacuum(2000)").fetchall()
+        self._freed = True
         return len(old)
+
+    def give_back(self, pages: int = _PAGES_AT_ONCE) -> None:
+        """Pages that nobody uses go back to the system, some at a time. Not inside a transaction."""
+        if self._freed:
+            self._freed = False
+            with self._database.reading() as connection:
+                # A script, because only that is run to its end.
+                connection.executescript(f"PRAGMA incremental_vacuum({pages})")
 
     def make_room(self, connection: Any) -> None:
         """Within the transaction that brings something new: what has expired goes, then the oldest."""
@@ -168,6 +181,7 @@ class SQLiteStore:
                 break
             _let_go(connection, [row[0]], "evicted")
             taken -= row[1]
+            self._freed = True
 
     def purge(self) -> int:
         try:
@@ -175,8 +189,8 @@ class SQLiteStore:
                 ready = _ids(connection, "state = 'ready' AND expires > ?", time.time())
                 _let_go(connection, ready, "deleted")
                 self._sweep(connection)
+            self.give_back(pages=0)
             with self._database.reading() as connection:
-                connection.execute("PRAGMA incremental_vacuum").fetchall()
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except StoreError as error:
             if "damaged" not in str(error):
@@ -273,6 +287,9 @@ class _Writing:
             )
             self._store.make_room(connection)
         self._done = True
+        # The payload is in; that the file could not shrink now is nobody's trouble.
+        with suppress(StoreError):
+            self._store.give_back()
 
     def _flush(self, connection: Any) -> None:
         now = time.time()

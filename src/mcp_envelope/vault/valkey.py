@@ -23,8 +23,8 @@ from .store import DEFAULT_CAP, DEFAULT_TTL, REMEMBERED, Damaged, Entry, Fate, G
 from .valkey_account import WINDOW, Account, Booking
 from .valkey_link import Link
 
-# Blobs go to the server in batches of about that many bytes, and of so many blobs.
-_BATCH: Final = 2 << 20
+# Blobs go to the server in batches of about that many bytes, and of so many blobs: a script holds its arguments.
+_BATCH: Final = 1 << 20
 _BATCH_BLOBS: Final = 1000
 # A writer that is silent for so long is dead, in seconds.
 _SILENCE: Final = 600

@@ -9,6 +9,7 @@ down, but for one that finds out whether it is back. Nothing connects before the
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -46,6 +47,7 @@ _CODES: Final = {
     "ASK": "is part of a cluster: add cluster=true to the query of the URL",
     "CROSSSLOT": "is part of a cluster that keeps these keys apart",
     "CLUSTERDOWN": "belongs to a cluster that is down: see its log",
+    "No primary nodes": "belongs to a cluster that is down: see its log",
     "MASTERDOWN": "is a replica that lost its primary: give the address of the primary",
     "LOADING": "is still loading its data: try again in a moment",
     "BUSY": "is busy with a script: try again in a moment",
@@ -145,7 +147,7 @@ class Link:
                     # The library's cluster client forgets the nodes that failed, and never finds them again.
                     self._client = None
                 slow = isinstance(error, (self._errors.TimeoutError, TimeoutError))
-                if pause is None or slow or taken > _PATIENCE:
+                if pause is None or slow or _distrusted(error) or taken > _PATIENCE:
                     raise self._down(error, taken) from error
                 time.sleep(pause)
             else:
@@ -200,6 +202,11 @@ class Link:
             return f"{self.place} {_CODES[code]}."
         if "not enabled" in text:
             return f"{self.place} is not part of a cluster: take cluster=true out of the URL."
+        if _distrusted(error):
+            return (
+                f"{self.place} shows a certificate that is not trusted: name the file of its "
+                f"authority in the URL, as in ?ssl_ca_certs=/path/to/ca.pem. {self._shown(text)}"
+            )
         text = self._shown(text)
         if isinstance(error, (self._errors.TimeoutError, TimeoutError)):
             return f"{self.place} does not answer in time: see whether the server and the way to it are well."
@@ -211,6 +218,11 @@ class Link:
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return text if len(text) <= 200 else text[:199] + "…"
+
+
+def _distrusted(error: BaseException) -> bool:
+    """Whether it is TLS that failed: the library hides it in the error's past."""
+    return isinstance(error.__context__, ssl.SSLError)
 
 
 def _read(url: str) -> tuple[str, str, bool, dict[str, Any]]:

@@ -1,0 +1,228 @@
+"""What the envelope did, call by call, without payloads: tool, client, sizes before and after, time.
+
+Strategy: a call is noted in memory and written a moment later with others, in one transaction, by a thread of
+its own; so a call pays microseconds. Whoever is killed loses the last second. A ledger that cannot be written
+is said once in the log and then left alone: it is never a reason for a call to fail. Old calls go after thirty
+days, or when there are very many.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from .database import Database, state_folder
+from .store import StoreError
+
+if TYPE_CHECKING:
+    from ..sealed import Sealed
+
+_log = logging.getLogger("mcp_envelope")
+
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE calls (
+  id INTEGER PRIMARY KEY,
+  at REAL NOT NULL,
+  tool TEXT NOT NULL,
+  client TEXT NOT NULL,
+  server TEXT NOT NULL,
+  dialect TEXT NOT NULL,
+  unit TEXT NOT NULL,
+  bytes_before INTEGER NOT NULL,
+  bytes_after INTEGER NOT NULL,
+  before INTEGER NOT NULL,
+  after INTEGER NOT NULL,
+  cuts INTEGER NOT NULL,
+  stored INTEGER NOT NULL,
+  code TEXT NOT NULL,
+  tool_ms REAL,
+  seal_ms REAL
+) ;;
+CREATE INDEX by_time ON calls (at)
+"""
+_KEPT_FOR: Final = 30 * 24 * 3600.0
+_KEPT: Final = 200_000
+_DELAY: Final = 1.0
+_FULL: Final = 500
+By = Literal["tool", "client", "server", "dialect", "code", "day"]
+_GROUPS: Final[dict[By, str]] = {
+    "tool": "tool",
+    "client": "client",
+    "server": "server",
+    "dialect": "dialect",
+    "code": "code",
+    "day": "date(at, 'unixepoch')",
+}
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One call. `before` and `after` are in `unit`; tokens before a cut are reckoned from a part of them."""
+
+    at: float
+    tool: str
+    client: str = ""
+    server: str = ""
+    dialect: str = "native"
+    unit: str = "tokens"
+    bytes_before: int = 0
+    bytes_after: int = 0
+    before: int = 0
+    after: int = 0
+    cuts: int = 0
+    stored: bool = False
+    code: str = ""
+    # How long the tool took, and how long the envelope did, in milliseconds.
+    tool_ms: float | None = None
+    seal_ms: float | None = None
+
+    @property
+    def saved(self) -> int:
+        return self.before - self.after
+
+    @classmethod
+    def of(
+        cls,
+        sealed: Sealed,
+        tool: str,
+        *,
+        client: str = "",
+        server: str = "",
+        dialect: str = "native",
+        tool_ms: float | None = None,
+        seal_ms: float | None = None,
+    ) -> Call:
+        report = sealed.report
+        after = max(len(sealed.content), len(sealed.structured or b""))
+        return cls(
+            at=time.time(),
+            tool=tool,
+            client=client,
+            server=server,
+            dialect=dialect,
+            unit=report.unit,
+            bytes_before=max(sealed.payload_size, after) if sealed.truncated else after,
+            bytes_after=after,
+            before=report.total,
+            after=report.used,
+            cuts=len(sealed.cuts),
+            stored=sealed.handle is not None,
+            code=sealed.problem.code if sealed.problem else "",
+            tool_ms=tool_ms,
+            seal_ms=seal_ms,
+        )
+
+
+class Total(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Calls taken together."""
+
+    group: str
+    calls: int
+    cut: int
+    failed: int
+    bytes_before: int
+    bytes_after: int
+    tokens_before: int
+    tokens_after: int
+
+    @property
+    def tokens_saved(self) -> int:
+        return self.tokens_before - self.tokens_after
+
+
+class Ledger:
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self._database = Database(path or state_folder() / "ledger.db", _SCHEMA, _VERSION)
+        self.place = str(self._database.path)
+        self._lock = threading.Lock()
+        self._waiting: list[Call] = []
+        self._timer: threading.Timer | None = None
+        self._broken = False
+        self._pruned = 0.0
+
+    def record(self, call: Call) -> None:
+        """Note a call; it is written a moment later."""
+        with self._lock:
+            self._waiting.append(call)
+            full = len(self._waiting) >= _FULL
+            if self._timer is None and not full:
+                self._timer = threading.Timer(_DELAY, self.flush)
+                self._timer.daemon = True
+                self._timer.start()
+        if full:
+            self.flush()
+
+    def flush(self) -> None:
+        with self._lock:
+            calls, self._waiting = self._waiting, []
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        if not calls:
+            return
+        try:
+            with self._database.writing() as connection:
+                marks = ", ".join("?" * len(Call.__struct_fields__))
+                names = ", ".join(Call.__struct_fields__)
+                connection.executemany(
+                    f"INSERT INTO calls ({names}) VALUES ({marks})",
+                    [msgspec.structs.astuple(call) for call in calls],
+                )
+                if time.time() - self._pruned > 3600:
+                    self._pruned = time.time()
+                    connection.execute("DELETE FROM calls WHERE at < ?", (time.time() - _KEPT_FOR,))
+                    connection.execute(
+                        "DELETE FROM calls WHERE id <= (SELECT max(id) FROM calls) - ?", (_KEPT,)
+                    )
+        except StoreError as error:
+            if not self._broken:
+                _log.warning("mcp-envelope: calls are not counted: %s", error)
+            self._broken = True
+        else:
+            self._broken = False
+
+    def calls(self, most: int = 100, since: float = 0.0) -> list[Call]:
+        """The last calls, newest first."""
+        names = ", ".join(Call.__struct_fields__)
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {names} FROM calls WHERE at >= ? ORDER BY id DESC LIMIT ?", (since, most)
+            ).fetchall()
+        calls = [Call(**dict(zip(Call.__struct_fields__, row, strict=True))) for row in rows]
+        return [msgspec.structs.replace(call, stored=bool(call.stored)) for call in calls]
+
+    def totals(self, by: By | None = None, since: float = 0.0) -> Sequence[Total]:
+        """Sums since a time, of everything or by something, what saved most first."""
+        group = "''" if by is None else _GROUPS[by]
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {group}, count(*), coalesce(sum(cuts > 0), 0), coalesce(sum(code <> ''), 0), "
+                "coalesce(sum(bytes_before), 0), coalesce(sum(bytes_after), 0), "
+                "coalesce(sum(CASE unit WHEN 'tokens' THEN before ELSE before / 4 END), 0), "
+                "coalesce(sum(CASE unit WHEN 'tokens' THEN after ELSE after / 4 END), 0) "
+                f"FROM calls WHERE at >= ? GROUP BY {group} ORDER BY sum(before - after) DESC, 1",
+                (since,),
+            ).fetchall()
+        return [
+            Total(
+                group=row[0],
+                calls=row[1],
+                cut=row[2],
+                failed=row[3],
+                bytes_before=row[4],
+                bytes_after=row[5],
+                tokens_before=row[6],
+                tokens_after=row[7],
+            )
+            for row in rows
+        ]
+
+    def close(self) -> None:
+        self.flush()
+        self._database.close()
