@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
 from ..faults import mend_surrogates
 from .bounds import BadQuery, Budget
 from .expression import SEQUENCES, Node, bad, parts_of
-from .functions import ENTRY, OBJECT, Functions, Spelled, Step, WrongType, is_false, type_of
+from .functions import ENTRY, OBJECT, POINTER, Functions, Spelled, Step, WrongType, is_false
 
 _HOLDS_JSON: Final = re.compile(r"[ \t\r\n]*[\[{]")
 # Longer integers are not read as such by Python; they keep their spelling.
@@ -82,15 +82,15 @@ class Engine:
 
     def encoded(self, value: Any) -> bytes:
         if self.functions.look_at(value, self._largest) > self._largest:
-            self._too_large()
+            self.too_large()
         return self.within(_ENCODE(value))
 
     def within(self, data: bytes) -> bytes:
         if len(data) > self._largest:
-            self._too_large()
+            self.too_large()
         return data
 
-    def _too_large(self) -> None:
+    def too_large(self) -> NoReturn:
         self._budget.refuse(f"the result would have more than {self._largest / (1 << 20):.0f} MB")
 
     def opened(self, text: str) -> Any:
@@ -161,7 +161,11 @@ class Engine:
         return part
 
     def _sequence(self, node: Node) -> Step:
-        steps = [self.step(part) for part in parts_of(node, SEQUENCES) if part["type"] not in ("identity", "current")]
+        steps = [
+            self.step(part)
+            for part in parts_of(node, SEQUENCES)
+            if part["type"] not in ("identity", "current")
+        ]
         if len(steps) == 1:
             return steps[0]
         if len(steps) == 2:
@@ -234,11 +238,12 @@ class Engine:
             for item in self.functions.watched(base):
                 if type(item) is list:
                     self._budget.spend(len(item) // _BYTES)
-                    self.functions.made(item)
+                    self._budget.hold(POINTER * len(item))
                     merged.extend(item)
                 else:
                     merged.append(item)
-            return self.functions.made(merged)
+            self._budget.hold(OBJECT + POINTER * len(base))
+            return merged
 
         return flatten
 
@@ -246,7 +251,7 @@ class Engine:
 
     def _multi_select_list(self, node: Node) -> Step:
         steps = [self.step(child) for child in node["children"]]
-        budget, size = self._budget, OBJECT + 8 * len(steps)
+        budget, size = self._budget, OBJECT + POINTER * len(steps)
 
         def select(value: Any) -> Any:
             if value is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
+from itertools import pairwise
 from typing import Any, Final
 
 from ..jsontree import encode
@@ -37,7 +38,9 @@ _ADVICE: Final = {
 def parse(expression: str, longest: int) -> Node:
     """The tree of the expression; `BadQuery` if it is not one or cannot work on any payload."""
     if len(expression) > longest:
-        raise bad(expression, longest, f"the expression has {len(expression):,} characters, {longest:,} may be")
+        raise bad(
+            expression, longest, f"the expression has {len(expression):,} characters, {longest:,} may be"
+        )
     tokens = _read_tokens(expression)
     deepest = _deepest(tokens)
     from jmespath.exceptions import ParseError  # type: ignore[import-untyped]
@@ -139,12 +142,14 @@ def _misread(expression: str, tokens: list[Token], error: Any) -> BadQuery:
 
 
 def _pairs(tokens: list[Token]) -> list[tuple[Token, Token]]:
-    return list(zip(tokens, tokens[1:], strict=False))
+    return list(pairwise(tokens))
 
 
 def _place(tree: Node, tokens: list[Token]) -> None:
     """Note on each function, `&` and slice the character where it stands."""
-    names = [one["start"] for one, two in _pairs(tokens) if two["type"] == "lparen" and "identifier" in one["type"]]
+    names = [
+        one["start"] for one, two in _pairs(tokens) if two["type"] == "lparen" and "identifier" in one["type"]
+    ]
     places = {
         "function_expression": iter(names),
         "expref": iter([token["start"] for token in tokens if token["type"] == "expref"]),
@@ -171,7 +176,10 @@ def _slices(tokens: list[Token]) -> list[int]:
     for at, token in enumerate(tokens):
         if token["type"] == "lbracket":
             following = tokens[at + 1 : at + 3]
-            if "colon" in [following[0]["type"], following[-1]["type"] if following[0]["type"] == "number" else ""]:
+            if "colon" in [
+                following[0]["type"],
+                following[-1]["type"] if following[0]["type"] == "number" else "",
+            ]:
                 places.append(token["start"])
     return places
 
@@ -195,11 +203,15 @@ def _check(expression: str, tree: Node, deepest: int) -> None:
             for index, child in enumerate(node["children"]):
                 refers = wanted[min(index, len(wanted) - 1)] == "expref"
                 if refers and child["type"] != "expref":
-                    what = f"argument {index + 1} of {node['value']}() is an expression after `&`, such as &name"
+                    what = (
+                        f"argument {index + 1} of {node['value']}() is an expression after `&`, such as &name"
+                    )
                     raise bad(expression, node["at"], what)
                 waiting.append((child, depth + 1, refers))
         elif kind == "expref" and not may_refer:
-            raise bad(expression, node["at"], "`&` belongs before an argument of sort_by, max_by, min_by or map")
+            raise bad(
+                expression, node["at"], "`&` belongs before an argument of sort_by, max_by, min_by or map"
+            )
         else:
             waiting.extend((child, depth + 1, False) for child in node["children"])
 

@@ -117,7 +117,9 @@ class Functions:
                 return
             inside = inside or f" with a {odd} in it"
         options = wanted.replace("array-", "array of ").replace("|", " or ")
-        raise WrongType(f"{name}() wants {options}, not {actual}{inside}; choose the right ones with a filter first")
+        raise WrongType(
+            f"{name}() wants {options}, not {actual}{inside}; choose the right ones with a filter first"
+        )
 
     # -- what things cost -----------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class Knot(msgspec.Struct, array_like=True):
     end: int
     # Items, members or characters.
     total: int
-    # For each stretch its first item, member or character, and the byte where it begins: packed, 8 bytes each.
+    # For each stretch its first item, member or character, and the byte where it begins: packed, 4 bytes each.
     firsts: bytes = b""
     starts: bytes = b""
     # A string: for each stretch the byte of the unescaped text where it begins.
@@ -86,11 +86,11 @@ class Outline(msgspec.Struct, array_like=True):
 
 
 def packed(numbers: Sequence[int]) -> bytes:
-    return array("Q", numbers).tobytes()
+    return array("I", numbers).tobytes()
 
 
 def unpacked(numbers: bytes) -> memoryview:
-    return memoryview(numbers).cast("Q")
+    return memoryview(numbers).cast("I")
 
 
 def digest(key: str) -> int:

@@ -174,7 +174,7 @@ def _page_of_blocks(root: Value, path: str, offset: int, budget: Budget, room: i
         page = page_of(value, offset, room)
         page.shape = "blocks"
         return page
-    if above == _BLOCKS and value.size <= room and budget.meter.count(value.raw()) + 64 <= budget.limit:
+    if above == _BLOCKS and value.size <= room and budget.meter.count(b"[%b]" % value.raw()) <= budget.limit:
         part = Part(step, value.raw())
         return Page(_BLOCKS, "blocks", int(step), int(step) + 1, parts=[part])
     return page_of(value, offset, room)

@@ -19,12 +19,10 @@ from .outline import Knot, unpacked
 from .store import Damaged, Store
 
 if sys.version_info >= (3, 14):
-    from compression.zstd import ZstdError
-    from compression.zstd import compress as _compress
+    from compression.zstd import ZstdCompressor, ZstdError
     from compression.zstd import decompress as _decompress
 else:
-    from backports.zstd import ZstdError
-    from backports.zstd import compress as _compress
+    from backports.zstd import ZstdCompressor, ZstdError
     from backports.zstd import decompress as _decompress
 
 BLOB: Final = 1 << 16
@@ -35,8 +33,14 @@ _CACHED: Final = 64
 _AHEAD: Final = 16
 
 
-def compress(data: bytes | memoryview) -> bytes:
-    return _compress(data, _LEVEL)
+class Compressor:
+    """Packs blobs one after the other, each for itself. To begin anew for each would cost more than the packing."""
+
+    def __init__(self) -> None:
+        self._compressor = ZstdCompressor(level=_LEVEL)
+
+    def pack(self, data: bytes | memoryview) -> bytes:
+        return self._compressor.compress(data, ZstdCompressor.FLUSH_FRAME)
 
 
 def decompress(blob: bytes) -> bytes:
@@ -49,6 +53,7 @@ def decompress(blob: bytes) -> bytes:
 def blobs_of(parts: Iterable[bytes]) -> Iterator[bytes]:
     """Compressed blobs of 64 KB each, but for the last one, from parts of any size."""
     rest = b""
+    compress = Compressor().pack
     for part in parts:
         view = memoryview(part)
         if rest:

@@ -22,7 +22,7 @@ from ..outcome import Failure
 from ..payload import Payload
 from .document import Value, root_of
 from .outline import Builder, Outline, dumps, loads
-from .source import Blobs, blobs_of, compress, decompress
+from .source import Blobs, Compressor, blobs_of, decompress
 from .store import DEFAULT_TTL, Damaged, Entry, Gone, Kind, Store, StoreError
 
 _log = logging.getLogger("mcp_envelope")
@@ -30,6 +30,8 @@ _log = logging.getLogger("mcp_envelope")
 _ALPHABET: Final = string.ascii_letters + string.digits
 _LETTERS: Final = 22
 _BATCH: Final = 32
+# Positions in an outline have four bytes, and tables come after the payload.
+_MOST: Final = 1 << 31
 
 
 def new_handle() -> str:
@@ -67,6 +69,8 @@ class Vault:
     ) -> str | None:
         """Store a payload, whole. What is wrong, in words for people, if that failed."""
         kind, data = _stored_form(payload)
+        if len(data) >= _MOST:
+            return f"it has {len(data)} bytes, and no more than {_MOST} can be stored"
         builder = Builder(len(data))
         outline = builder.text(data) if kind == "text" else builder.document(data)
         try:
@@ -105,7 +109,7 @@ class Vault:
                 created=now,
                 expires=now + self.ttl,
                 tool=tool,
-                outline=compress(dumps(outline)),
+                outline=Compressor().pack(dumps(outline)),
             )
             writing.commit(entry)
 
