@@ -242,7 +242,7 @@ def test_bad_settings_are_named() -> None:
         ({"tokens": True}, "whole number"),
         ({"rank": {"/a": "-id"}}, "rank()"),
         ({"rank": rank("-id")}, "maps paths"),
-        ({"rank": {"a": rank("-id")}}, "JSON pointer"),
+        ({"rank": {"a/b": rank("-id")}}, "named by its path"),
         ({"budget": 300}, "Budget.of"),
         ({"hint": 3}, "hint is a text"),
         ({"warnings": "stale"}, "list of texts"),

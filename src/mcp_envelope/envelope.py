@@ -201,8 +201,8 @@ def _check(budget: object, rank: object, warnings: object, hint: object, read_as
             raise TypeError(
                 f'a ranking is made by rank(), such as rank("-score"); got {ranking!r} for {path!r}'
             )
-        if path and not str(path).startswith("/"):
-            raise ValueError(f"the path of a list is a JSON pointer, such as /items; got {path!r}")
+        if not isinstance(path, str) or ("/" in path and not path.startswith("/")):
+            raise ValueError(f"a list is named by its path, such as /items, or its bare name; got {path!r}")
     if isinstance(warnings, str):
         raise TypeError(f"warnings is a list of texts; got the text {warnings!r}")
     for warning in warnings if isinstance(warnings, list | tuple) else ():

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from .faults import JSONError
-from .jsontree import Buffer, Node, encode, from_members, parse
+from .jsontree import Buffer, Node, TooDeep, encode, from_members, parse, sniff
 from .page import Page
 
 As = Literal["auto", "json", "text", "blocks"]
@@ -40,6 +40,8 @@ class PayloadError(ValueError):
 
 class Payload(msgspec.Struct, frozen=True, gc=False):
     """Either a document (`node`), or content blocks, each as its JSON bytes, or plain text.
+
+    A whole result may have both: blocks, and a document that says something else or more.
 
     `source` is the document's own spelling, if it came as bytes. A `page` of a stored payload stands alone."""
 
@@ -79,12 +81,52 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
         """Bytes, before any cut."""
         if self.page is not None:
             return self.page.size
+        blocks = sum(map(len, self.blocks or ()))
         if self.node is not None:
-            return self.node.size
-        return len(self.text) if self.text is not None else sum(map(len, self.blocks or ()))
+            return self.node.size + blocks
+        return len(self.text) if self.text is not None else blocks
+
+
+def read_result(content: Sequence[bytes], structured: bytes | None) -> Payload:
+    """The two lanes of a result. Text that only repeats the structure is not kept besides it."""
+    if structured is None:
+        return Payload(blocks=tuple(content))
+    source = structured.removeprefix(codecs.BOM_UTF8)
+    node = parse(source)
+    if _repeats(content, node):
+        return Payload(node=node, source=source)
+    return Payload(node=node, source=source, blocks=tuple(content))
+
+
+class _TextBlock(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["text"]
+    text: str
+
+
+def _repeats(content: Sequence[bytes], node: Node) -> bool:
+    """Whether the content is one text, and that the structure again, or the structure's `result`."""
+    if not content:
+        return True
+    if len(content) != 1 or len(content[0]) < node.size // 2:
+        return False
+    try:
+        text = msgspec.json.decode(content[0], type=_TextBlock).text.encode()
+        root = sniff(text)
+        other = text if root is None else bytes(root.raw)
+        inside = [member.value for member in node.members()] if node.kind == "object" else []
+        several = [bytes(node.raw), *map(bytes, inside[:1] if len(inside) == 1 else [])]
+        if other in several:
+            return True
+        # The same values may be spelled in another way: 1.0 and 1, or escapes.
+        value = msgspec.json.decode(other)
+        return any(msgspec.json.decode(each) == value for each in several)
+    except (msgspec.MsgspecError, TooDeep, RecursionError, UnicodeError, ValueError):
+        return False
 
 
 def read_payload(value: Any, read_as: As = "auto") -> Payload:
+    if isinstance(value, Payload):
+        return value
     if isinstance(value, Page):
         return Payload(page=value)
     if read_as == "text" or (read_as == "auto" and isinstance(value, str)):

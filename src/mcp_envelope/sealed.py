@@ -86,6 +86,11 @@ class Sealed:
         return self._facts.error
 
     @property
+    def untouched(self) -> bool:
+        """Whether the payload went out as it came, with nothing to say about it."""
+        return self.meta is None and not self._redacted and not self.cuts and self._facts.error is None
+
+    @property
     def handle(self) -> str | None:
         """The name of the stored payload, if the result tells one."""
         return self._facts.handle if self.cuts or self._facts.error is not None else None

@@ -62,7 +62,7 @@ def chosen(
         if member.key in must
         or ((not include_only or member.key in include_only) and member.key not in exclude)
     ]
-    return payload if len(kept) == len(members) else Payload(node=assembled(kept))
+    return payload if len(kept) == len(members) else Payload(node=assembled(kept), blocks=payload.blocks)
 
 
 def masked(payload: Payload, using: Redactor, found: Counter[str]) -> Payload:
@@ -71,7 +71,12 @@ def masked(payload: Payload, using: Redactor, found: Counter[str]) -> Payload:
         original = payload.original()
         text, secrets = using.redact_json(original)
         found.update(secrets)
-        return payload if text is original or not secrets else read_payload(text, "json")
+        same = text is original or not secrets
+        if payload.blocks is None:
+            return payload if same else read_payload(text, "json")
+        document = payload if same else read_payload(text, "json")
+        blocks = tuple([_masked_block(block, using, found) for block in payload.blocks])
+        return Payload(node=document.node, source=document.source, blocks=blocks)
     if payload.text is not None:
         words = payload.text.decode()
         said, secrets = using.redact_text(words)

@@ -53,17 +53,21 @@ class Native:
     def seal(self, job: Job) -> Lanes:
         if job.payload.page is not None:
             return _page(job, job.payload.page)
+        unstructured = False
         if (miss := job.facts.miss) is not None:
             said = {**(miss.details or {}), "found": False, "hint": miss.hint}
             job.payload = Payload(node=parse(to_json({"found": False, "hint": miss.hint, **said})))
             job.wrap = False
+            if job.schema is not None and not job.schema.is_valid(job.payload.original()):
+                # Clients were not told of a miss: they would throw such a structure away.
+                job.schema, job.is_error, unstructured = None, True, True
         if job.profile != "minimal":
             job.facts = replace(job.facts, extras=_extras(job))
         if untouched := _untouched(job):
-            return untouched
+            return replace(untouched, structured=None) if unstructured else untouched
         structured: Lane | None = None
         node = job.payload.node
-        if node is not None and job.facts.error is None and _has_structure(job, node):
+        if node is not None and job.facts.error is None and not unstructured and _has_structure(job, node):
             structured = _structured(job, node)
             if structured is None:
                 _fail(job)
@@ -126,11 +130,14 @@ def _untouched(job: Job) -> Lanes | None:
         original = payload.original()
         if _has_structure(job, payload.node):
             structured = job.lane(b'{"result":%b}' % original if job.wrap else original, ())
-        text = b"[%b%b%b]" % (TEXT_OPEN, encode(original.decode()), TEXT_CLOSE)
+    if payload.blocks is not None:
+        text = b"[%b]" % b",".join(payload.blocks)
+    elif payload.node is not None:
+        text = b"[%b%b%b]" % (TEXT_OPEN, encode(payload.original().decode()), TEXT_CLOSE)
     elif payload.text is not None:
         text = b"[%b%b%b]" % (TEXT_OPEN, encode(payload.text.decode()), TEXT_CLOSE)
     else:
-        text = b"[%b]" % b",".join(payload.blocks or ())
+        return None
     content = job.lane(text, ())
     if not content.fits(limit):
         return None
@@ -141,7 +148,7 @@ def _untouched(job: Job) -> Lanes | None:
 
 def _is_lighter(job: Job, structured: Lane) -> bool:
     """Whether the structure needs no counting of its own, because the text has the same and escapes besides."""
-    return job.budget.meter.escapes_add and not job.wrap
+    return job.budget.meter.escapes_add and not job.wrap and job.payload.blocks is None
 
 
 # -- structuredContent --------------------------------------------------------------------------------------
@@ -152,7 +159,9 @@ def _structured(job: Job, node: Node) -> Lane | None:
     place = FREE
     if schema is not None:
         place = schema.root.member("result") if job.wrap else schema.root
-    fitter = Fitter(node, place, job.rankings)
+    # Beside blocks the structure is one of two parts of what is stored.
+    base = "" if job.payload.blocks is None else "/structuredContent"
+    fitter = Fitter(node, place, job.rankings, base)
     with_notice = job.wrap or _takes_notice(node)
 
     def finish(room: int, length: int) -> Lane | None:
@@ -187,7 +196,7 @@ def _structured(job: Job, node: Node) -> Lane | None:
 def _content(job: Job) -> Lane | None:
     payload = job.payload
     ends: Ends = "both" if job.is_error else "head"
-    if payload.node is not None:
+    if payload.node is not None and payload.blocks is None:
         place = FREE if job.schema is None or job.is_error or job.wrap else job.schema.root
         lane = _document_text(job, payload.node, place)
         return lane if lane is not None or place is FREE else _document_text(job, payload.node, FREE)

@@ -184,6 +184,9 @@ def failures(error: StoreError | Damaged) -> Failure:
 
 def _stored_form(payload: Payload) -> tuple[Kind, bytes]:
     """The bytes that are stored. The paths of the cuts lead into them."""
+    if payload.node is not None and payload.blocks is not None:
+        content = b",".join(payload.blocks)
+        return "blocks", b'{"content":[%b],"structuredContent":%b}' % (content, payload.original())
     if payload.node is not None:
         return "json", payload.original()
     if payload.text is not None:
