@@ -397,7 +397,9 @@ def test_the_way_back_names_handle_path_and_offset() -> None:
     assert way_back == f'Read on: envelope_read(handle, path="/rows", offset={kept}).'
     assert said["dropped"] == [{"path": "/rows", "kept": kept, "total": 9000}]
     assert said["handle"] == "abc"
-    assert sealed.to_result()["_meta"] == {"io.github.mcp-envelope/notice": said}
+    # Machines are told the offset as well.
+    dropped = [{**said["dropped"][0], "offset": kept}]
+    assert sealed.to_result()["_meta"] == {"io.github.mcp-envelope/notice": {**said, "dropped": dropped}}
 
 
 def test_a_cut_that_the_schema_does_not_take_is_not_made() -> None:

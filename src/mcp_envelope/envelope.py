@@ -25,6 +25,7 @@ from .payload import As, Payload, read_payload
 from .ranking import Ranking
 from .ranking import rank as rank_by
 from .schema import Schema, Widened
+from .scrubbing import scrub
 from .sealed import Sealed
 
 if TYPE_CHECKING:
@@ -181,7 +182,9 @@ def _sealed_and_kept(spoken: Dialect, job: Job, vault: Keeper) -> Lanes:
     if problem is None:
         return lanes
     job.payload, job.wrap, job.is_error = before
-    job.facts = replace(bare, warnings=(*bare.warnings, f"The whole result was not stored: {problem}"))
+    # Whoever reads the result need not know the folders of this machine; the log has them.
+    warning = f"The whole result was not stored: {scrub(problem)}"
+    job.facts = replace(bare, warnings=(*bare.warnings, warning))
     return spoken.seal(job)
 
 

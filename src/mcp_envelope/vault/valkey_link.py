@@ -84,9 +84,12 @@ class Link:
         # The library is typed in part only.
         self._library: Any = valkey
         self._errors = exceptions
+        self._failures = (exceptions.ValkeyError, exceptions.ValkeyClusterException, OSError)
         self._url, self.place, self._cluster, self._options = _read(url)
         self._secrets = _secrets_of(url)
         self._lock = threading.Lock()
+        # A client for a cluster connects when it is made; nobody who is only told of trouble waits for that.
+        self._making = threading.Lock()
         # 0 while the line is up; else the time until which nobody tries.
         self._rests_until = 0.0
         self._trouble = ""
@@ -125,7 +128,7 @@ class Link:
         return self._attempt(send) if commands else []
 
     def close(self) -> None:
-        with self._lock:
+        with self._making:
             client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -133,18 +136,18 @@ class Link:
     def _attempt(self, do: Callable[[Any], Answer]) -> Answer:
         self._admit()
         started = time.monotonic()
-        failures = (self._errors.ValkeyError, self._errors.ValkeyClusterException, OSError)
         for pause in (*_PAUSES, None):
             try:
                 answer = do(self._connected())
-            except failures as caught:
-                error = caught.__cause__ if isinstance(caught.__cause__, failures) else caught
+            except Exception as caught:
+                # The cluster client tells why it has no connection in the cause alone.
+                error = caught.__cause__ if isinstance(caught.__cause__, self._failures) else caught
                 taken = time.monotonic() - started
                 if not self._lost(error):
                     self._rests_until = 0.0
                     raise StoreError(self._sentence(error)) from error
                 if self._cluster:
-                    # The library's cluster client forgets the nodes that failed, and never finds them again.
+                    # The library's client forgets nodes that failed, and can't ask anew who has which slots.
                     self._client = None
                 slow = isinstance(error, (self._errors.TimeoutError, TimeoutError))
                 if pause is None or slow or _distrusted(error) or taken > _PATIENCE:
@@ -172,18 +175,18 @@ class Link:
         return StoreError(sentence)
 
     def _connected(self) -> Any:
-        with self._lock:
-            if self._client is None:
-                if self._cluster:
-                    self._client = self._library.ValkeyCluster.from_url(self._url, **self._options)
-                else:
-                    self._client = self._library.Valkey.from_url(self._url, **self._options)
-            return self._client
+        with self._making:
+            client = self._client
+            if client is None:
+                kind = self._library.ValkeyCluster if self._cluster else self._library.Valkey
+                client = self._client = kind.from_url(self._url, **self._options)
+            return client
 
     def _lost(self, error: BaseException) -> bool:
         if isinstance(error, (self._errors.AuthenticationError, self._errors.ClusterDownError)):
             return False
-        return not isinstance(error, self._errors.ResponseError) and "not enabled" not in str(error)
+        answered = isinstance(error, self._errors.ResponseError) or "not enabled" in str(error)
+        return isinstance(error, self._failures) and not answered
 
     def _sentence(self, error: BaseException) -> str:
         text = str(error).strip()
@@ -237,7 +240,7 @@ def _read(url: str) -> tuple[str, str, bool, dict[str, Any]]:
             "characters such as / # ? @ are written as %2F %23 %3F %40."
         ) from None
     scheme = parts.scheme.lower()
-    if scheme not in _SCHEMES:
+    if scheme not in _SCHEMES or not url.lower().startswith(f"{scheme}://"):
         raise StoreError(f"The URL of the store starts with {_FORMS}.")
     query = parse_qsl(parts.query, keep_blank_values=True)
     if refused := sorted({name for name, _ in query} & _REFUSED):

@@ -1,0 +1,71 @@
+"""What is known of the programs that call: which lane their model reads, how much they take, what they can follow.
+
+Strategy: a table in a file of its own, where every entry names its source, and a look-up by the name that a
+client gives itself. Somebody who is not in the table gets both lanes, each within the budget.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Final, Literal
+
+import msgspec
+
+Lane = Literal["structured", "content", "both", "unknown"]
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True):
+    """`name` is as the client spells it. Without a limit of its own the default budget applies."""
+
+    name: str = ""
+    version: str = ""
+    lane: Lane = "unknown"
+    tokens: int | None = None
+    max_bytes: int | None = None
+    # Whether the client can follow links to what is stored.
+    links: bool = False
+
+    @property
+    def has_limit(self) -> bool:
+        return self.tokens is not None or self.max_bytes is not None
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry of the table."""
+
+    names: tuple[str, ...]
+    lane: Lane
+    source: str
+    tokens: int | None = None
+    max_bytes: int | None = None
+    links: bool = False
+
+
+UNKNOWN: Final = Client()
+
+
+@cache
+def table() -> dict[str, Known]:
+    """The entries, by each of their names in lower case."""
+    import tomllib
+
+    text = resources.files(__package__).joinpath("wire/clients.toml").read_text("utf-8")
+    entries = msgspec.convert(tomllib.loads(text), dict[str, Known])
+    return {name.lower(): entry for entry in entries.values() for name in entry.names}
+
+
+@cache
+def client(name: str, version: str = "") -> Client:
+    """What is known of a client, by the name and version it gave."""
+    entry = table().get(name.strip().lower())
+    if entry is None:
+        return Client(name=name[:200], version=version[:80])
+    return Client(
+        name=name[:200],
+        version=version[:80],
+        lane=entry.lane,
+        tokens=entry.tokens,
+        max_bytes=entry.max_bytes,
+        links=entry.links,
+    )

@@ -1,0 +1,351 @@
+"""What stands in front of tools, in a server or a proxy: what is listed, what a call may use, what leaves.
+
+Strategy: one `Front` for a server's life. It turns the tools' own list entries into what clients are told,
+settles the policy of each call (settings file, then what the tool declared, then what is known of the client),
+seals what comes back, answers `envelope_read`, and notes what was done. It knows no MCP library and awaits
+nothing: adapters do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from . import dialects
+from .budget import MIN_TOKENS
+from .clients import UNKNOWN, Client
+from .dialects.notice import READ_TOOL
+from .envelope import seal
+from .jsontree import encode
+from .payload import Payload
+from .policy import Policy, Settings
+from .policy.table import BUDGET_ARGUMENT, BUILT_IN
+from .ranking import Ranking
+from .schema import Schema, SchemaError, widen
+from .sealed import Sealed
+
+if TYPE_CHECKING:
+    from .vault.ledger import Call as Noted
+    from .vault.ledger import Ledger
+    from .vault.vault import Keeping, Vault
+
+_BUDGET: Final = {
+    "type": "integer",
+    "minimum": MIN_TOKENS,
+    "description": "The most tokens that the result may have. Default: what the server is set to.",
+}
+_WRAPPED: Final = "x-fastmcp-wrap-result"
+# So many published schemas are remembered.
+_REMEMBERED: Final = 4096
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool's author settled at the tool; a settings file goes before it."""
+
+    tokens: int | None = None
+    max_bytes: int | None = None
+    lists: Mapping[str, Ranking] = {}
+    hint: str | None = None
+    # Whether a tool that yields items may be stopped once enough of them are there.
+    stoppable: bool = False
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What clients are told of a result: the document, and what results are held to."""
+
+    document: dict[str, Any] | None = None
+    schema: Schema | None = None
+    # The payload goes into a member `result`: the tool's own root is no object.
+    wrap: bool = False
+    # The tool's own result is {"result": …} around a value that is no object, and the dialect takes the value.
+    unwrap: bool = False
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One call, as far as it is known before it runs."""
+
+    tool: str
+    policy: Policy
+    client: Client = UNKNOWN
+    owner: str | None = None
+    request_id: str | None = None
+    declared: Declared = Declared()
+    published: Published = Published()
+    started: float = 0.0
+
+    @property
+    def is_native(self) -> bool:
+        return self.policy.dialect == "native"
+
+
+class Front:
+    """`vault` is an address, a vault, or None for what the settings say; `ledger` likewise, False for none."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        vault: Vault | str | None = None,
+        ledger: Ledger | bool = True,
+        dialect: str | None = None,
+        server: str = "",
+        token_budget: bool = True,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.dialect = None if dialect is None else dialects.dialect(dialect).name
+        self.server = server
+        self._vault = vault
+        self._opened: tuple[Vault | None] | None = None
+        self._ledger = ledger
+        self._lock = threading.Lock()
+        self._token_budget = token_budget
+        self._published: dict[tuple[str, bytes, bool], Published] = {}
+
+    # -- what is listed -------------------------------------------------------------------------------------
+
+    def listed(self, entry: Mapping[str, Any], published: Published) -> dict[str, Any]:
+        """A tool's entry in `tools/list`, as clients should see it."""
+        shown = dict(entry)
+        if published.document is not None:
+            shown["outputSchema"] = published.document
+        schema = entry.get("inputSchema")
+        if self.adds_budget(schema):
+            assert isinstance(schema, Mapping)
+            properties = {**schema.get("properties", {}), BUDGET_ARGUMENT: _BUDGET}
+            shown["inputSchema"] = {**schema, "properties": properties}
+        return shown
+
+    def adds_budget(self, schema: object) -> bool:
+        """Whether a tool gets the argument `tokenBudget` from us: not if it has one of its own."""
+        if not self._token_budget or not isinstance(schema, Mapping):
+            return False
+        properties = schema.get("properties", {})
+        return isinstance(properties, Mapping) and BUDGET_ARGUMENT not in properties
+
+    def publish(self, tool: str, schema: Mapping[str, Any] | None, misses: bool = False) -> Published:
+        """What clients are told of a tool's result, for the tool's own output schema.
+
+        `misses` tells that the tool may answer that there is nothing, in the dialect's words.
+        """
+        name = self.dialect or self.settings.policy(tool).dialect
+        key = name, b"" if schema is None else encode(schema), misses
+        known = self._published.get(key)
+        if known is None:
+            if len(self._published) >= _REMEMBERED:
+                self._published.clear()
+            known = self._published[key] = _publish(name, schema, misses)
+        return known
+
+    def read_tool(self) -> dict[str, Any]:
+        """The list entry of our own tool."""
+        from .vault.reading import TOOL
+
+        return self.listed(TOOL, Published())
+
+    # -- what a call may use --------------------------------------------------------------------------------
+
+    def policy(
+        self, tool: str, requested: object = None, client: Client = UNKNOWN, declared: Declared | None = None
+    ) -> Policy:
+        """The file and the environment, then the tool's own words, then what is known of the client."""
+        policy = self.settings.policy(tool)
+        changes: dict[str, Any] = {}
+        if self.dialect is not None and self.dialect != policy.dialect:
+            changes["dialect"] = self.dialect
+        if not _is_set(policy, "tokens") and not _is_set(policy, "bytes"):
+            if declared is not None and (declared.tokens is not None or declared.max_bytes is not None):
+                changes |= {"tokens": declared.tokens, "bytes": declared.max_bytes}
+            elif (self.dialect or policy.dialect) == "native" and client.has_limit:
+                changes |= {"tokens": client.tokens, "bytes": client.max_bytes}
+        if declared is not None and declared.hint and not policy.hint:
+            changes["hint"] = declared.hint
+        if changes:
+            policy = dataclasses.replace(policy, **changes)
+        return policy if requested is None else policy.with_budget(requested)
+
+    # -- what leaves ----------------------------------------------------------------------------------------
+
+    def seal(self, payload: Any, call: Call, *, is_error: bool | None = None, **more: Any) -> Sealed:
+        """Whatever a tool returned or raised, fitted, stored if it was cut, and noted."""
+        policy, declared, published = call.policy, call.declared, call.published
+        rank = {path: ranking for path, ranking in declared.lists.items() if path not in policy.lists}
+        begun = time.perf_counter()
+        sealed = seal(
+            payload,
+            policy=policy,
+            schema=None if is_error else published.schema,
+            wrap=published.wrap and not is_error,
+            rank=rank,
+            vault=self.keeping(call.owner),
+            links=call.client.links,
+            tool=call.tool,
+            request_id=call.request_id,
+            duration_ms=round((begun - call.started) * 1000, 3) if call.started else None,
+            is_error=is_error,
+            **more,
+        )
+        ended = time.perf_counter()
+        if self._ledger is not False:
+            from .vault.ledger import Call as Noted
+
+            tool_ms = (begun - call.started) * 1000 if call.started else None
+            noted = Noted.of(
+                sealed,
+                call.tool,
+                client=call.client.name,
+                server=self.server,
+                dialect=policy.dialect,
+                tool_ms=tool_ms,
+                seal_ms=(ended - begun) * 1000,
+            )
+            self.note(noted)
+        trace(sealed)
+        return sealed
+
+    def untouched(self, call: Call, size: int) -> None:
+        """Note a result of so many bytes that went out as it came."""
+        if self._ledger is False:
+            return
+        from .vault.ledger import Call as Noted
+
+        tokens = size // 4
+        self.note(
+            Noted(
+                at=time.time(),
+                tool=call.tool,
+                client=call.client.name,
+                server=self.server,
+                dialect=call.policy.dialect,
+                bytes_before=size,
+                bytes_after=size,
+                before=tokens,
+                after=tokens,
+                tool_ms=(time.perf_counter() - call.started) * 1000 if call.started else None,
+            )
+        )
+
+    def read(self, arguments: Mapping[str, Any], call: Call) -> Sealed:
+        """Answer a call of `envelope_read`."""
+        from .vault.reading import read
+
+        sealed = read(self.vault, arguments, owner=call.owner, policy=call.policy)
+        trace(sealed)
+        return sealed
+
+    # -- where things are kept ------------------------------------------------------------------------------
+
+    @property
+    def vault(self) -> Vault | None:
+        """Opened when it is first needed."""
+        if self._opened is None:
+            with self._lock:
+                if self._opened is None:
+                    self._opened = (self._open(),)
+        return self._opened[0]
+
+    def _open(self) -> Vault | None:
+        from .vault.places import open_vault
+
+        if self._vault is not None and not isinstance(self._vault, str):
+            return self._vault
+        policy = self.settings.policy()
+        address = self._vault or policy.vault
+        return open_vault(address, ttl=policy.vault_ttl, cap=policy.vault_size)
+
+    def keeping(self, owner: str | None) -> Keeping | None:
+        vault = self.vault
+        return None if vault is None else vault.of(owner)
+
+    def note(self, call: Noted) -> None:
+        if self._ledger is True:
+            from .vault.ledger import Ledger
+
+            with self._lock:
+                if self._ledger is True:
+                    self._ledger = Ledger()
+        if not isinstance(self._ledger, bool):
+            self._ledger.record(call)
+
+    def close(self) -> None:
+        if not isinstance(self._ledger, bool):
+            self._ledger.close()
+        if self._opened is not None and self._opened[0] is not None:
+            self._opened[0].close()
+
+
+def _is_set(policy: Policy, name: str) -> bool:
+    return policy.sources.get(name, BUILT_IN) != BUILT_IN
+
+
+def _publish(name: str, schema: Mapping[str, Any] | None, misses: bool) -> Published:
+    spoken = dialects.dialect(name)
+    try:
+        if name == "native":
+            if schema is None:
+                return Published()
+            widened = widen(schema)
+            if misses:
+                document = spoken.output_schema(schema)
+                assert document is not None
+                return Published(document, Schema.of(document), widened.wrapped)
+            return Published(dict(widened.schema), Schema.of(widened.schema), widened.wrapped)
+        data = None if schema is None else _unwrapped(schema)
+        held = None if data is None else Schema.of(data)
+        return Published(spoken.output_schema(data), held, unwrap=schema is not None and data is not schema)
+    except SchemaError:
+        # A schema that nobody can use is not made better by us: it is passed on, and nothing is held to it.
+        return Published()
+
+
+def _unwrapped(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of the data alone, where a server library put it into a member of its own."""
+    properties = schema.get("properties")
+    if not schema.get(_WRAPPED) or not isinstance(properties, Mapping) or "result" not in properties:
+        return schema
+    inner = properties["result"]
+    if not isinstance(inner, Mapping):
+        return schema
+    shared = {name: schema[name] for name in ("$defs", "definitions", "$schema") if name in schema}
+    return {**shared, **inner}
+
+
+def trace(sealed: Sealed) -> None:
+    """Facts about the result on the span that is open, if anybody traces."""
+    telemetry = sys.modules.get("opentelemetry.trace")
+    if telemetry is None:
+        return
+    span = telemetry.get_current_span()
+    if not span.is_recording():
+        return
+    report = sealed.report
+    span.set_attributes(
+        {
+            "mcp_envelope.budget.limit": report.limit,
+            "mcp_envelope.budget.unit": report.unit,
+            "mcp_envelope.budget.used": report.used,
+            "mcp_envelope.truncated": sealed.truncated,
+            "mcp_envelope.cuts": len(sealed.cuts),
+            "mcp_envelope.handle_present": sealed.handle is not None,
+            **({"mcp_envelope.error_code": sealed.problem.code} if sealed.problem else {}),
+        }
+    )
+
+
+def is_read_tool(name: str) -> bool:
+    return name == READ_TOOL
+
+
+def payload_of(payload: Payload, call: Call) -> Payload:
+    """The data alone, for a dialect that puts it into a shape of its own."""
+    if not call.published.unwrap or payload.node is None or payload.node.kind != "object":
+        return payload
+    members = payload.node.members()
+    if len(members) == 1 and members[0].key == "result":
+        return Payload(node=payload.node.child(0))
+    return payload

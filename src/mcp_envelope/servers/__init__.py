@@ -1,0 +1,1 @@
+"""The envelope inside a Python server."""

@@ -1,0 +1,1 @@
+"""The envelope in front of any server."""
