@@ -60,9 +60,9 @@ def current() -> CallContext | None:
 
 
 @contextmanager
-def call_context() -> Iterator[CallContext]:
+def call_context(context: CallContext | None = None) -> Iterator[CallContext]:
     """Adapters put this around a tool; what is said inside is in the context that it gives."""
-    context = CallContext()
+    context = context or CallContext()
     token = _current.set(context)
     try:
         yield context

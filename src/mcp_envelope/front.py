@@ -114,6 +114,8 @@ class Front:
         shown = dict(entry)
         if published.document is not None:
             shown["outputSchema"] = published.document
+        else:
+            shown.pop("outputSchema", None)
         schema = entry.get("inputSchema")
         if self.adds_budget(schema):
             assert isinstance(schema, Mapping)
@@ -182,13 +184,12 @@ class Front:
             schema=None if is_error else published.schema,
             wrap=published.wrap and not is_error,
             rank=rank,
-            vault=self.keeping(call.owner),
+            **({"vault": self.keeping(call.owner)} | more),
             links=call.client.links,
             tool=call.tool,
             request_id=call.request_id,
             duration_ms=round((begun - call.started) * 1000, 3) if call.started else None,
             is_error=is_error,
-            **more,
         )
         ended = time.perf_counter()
         if self._ledger is not False:
@@ -300,7 +301,7 @@ def _publish(name: str, schema: Mapping[str, Any] | None, misses: bool) -> Publi
         return Published(spoken.output_schema(data), held, unwrap=schema is not None and data is not schema)
     except SchemaError:
         # A schema that nobody can use is not made better by us: it is passed on, and nothing is held to it.
-        return Published()
+        return Published(None if schema is None else dict(schema))
 
 
 def _unwrapped(schema: Mapping[str, Any]) -> Mapping[str, Any]:

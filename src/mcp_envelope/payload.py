@@ -50,6 +50,8 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
     text: bytes | None = None
     source: bytes | None = None
     page: Page | None = None
+    # Only the beginning of the document is here; the rest was stored while it came in.
+    partial: bool = False
 
     def as_node(self) -> Node:
         """The payload as one JSON value, for a dialect that puts it into a member of its own."""

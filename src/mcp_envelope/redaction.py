@@ -121,6 +121,10 @@ class Redactor:
         found: Counter[str] = Counter()
         return self._document(raw, found, 0), found
 
+    def may_find(self, raw: bytes) -> bool:
+        """Whether a closer look at a valid JSON document is worth it: without one, there is no secret in it."""
+        return next(self._places(raw), None) is not None
+
     def _document(self, raw: bytes, found: Counter[str], depth: int) -> bytes:
         strings: _Strings | None = None
         parts: list[bytes] = []

@@ -67,6 +67,9 @@ def chosen(
 
 def masked(payload: Payload, using: Redactor, found: Counter[str]) -> Payload:
     """The payload with its secrets masked; each is counted by the pattern that found it."""
+    if payload.partial:
+        # Whoever stored it while it came in masked it there.
+        return payload
     if payload.node is not None:
         original = payload.original()
         text, secrets = using.redact_json(original)

@@ -123,7 +123,7 @@ def _takes_notice(node: Node) -> bool:
 def _untouched(job: Job) -> Lanes | None:
     """The payload byte for byte, if it fits and there is nothing to say."""
     payload, limit = job.payload, job.budget.limit
-    if payload.is_empty or payload.size > _HOPELESS * limit or notice.notice(job.facts, 0):
+    if payload.is_empty or payload.partial or payload.size > _HOPELESS * limit or notice.notice(job.facts, 0):
         return None
     structured: Lane | None = None
     if payload.node is not None:
