@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .ranking import Key, Ranking, rank
     from .schema import Schema, SchemaError, Widened, widen
     from .sealed import Report, Sealed
+    from .servers.declaring import enveloped
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ __all__ = [
     "Widened",
     "__version__",
     "describe_call",
+    "enveloped",
     "fallback",
     "index_age",
     "rank",
@@ -65,6 +67,7 @@ _HOMES = {
     "Sealed": "sealed",
     "Widened": "schema",
     "describe_call": "context",
+    "enveloped": "servers.declaring",
     "fallback": "context",
     "index_age": "context",
     "rank": "ranking",

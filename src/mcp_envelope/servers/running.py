@@ -93,6 +93,8 @@ class Run:
         budget = policy.budget
         if policy.dialect != "native" or self.has_words or policy.include_only or policy.exclude_fields:
             return False
+        if self.call.published.wrap and structured is not None:
+            return False
         if budget is not None and size > budget.limit:
             return False
         if policy.redact and self._has_secrets(content, structured):
