@@ -1,14 +1,16 @@
-"""Three payloads before and after `mcp-envelope seal`: what `make demo` shows.
+"""Three payloads before and after `mcp-envelope seal`, and the rest of one read back: what `make demo` shows.
 
 Strategy: each part runs the real command, exactly as printed, on a sample that is made on the spot, and then
-checks the result with means of its own: the meter, the schema library, a JSON parser. Colour and width follow
-the terminal; in a pipe the output is plain.
+checks the result with means of its own: the meter, the schema library, a JSON parser, the original. What is cut is
+stored in the demo's own folder, which is gone afterwards. Colour and width follow the terminal; in a pipe the
+output is plain.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -40,6 +42,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
         shutil.copy(SCHEMA, room)
+        os.environ["MCP_ENVELOPE_VAULT"] = str(room / "vault.db")
         show_search(room)
         show_project(room)
         show_log(room)
@@ -77,6 +80,26 @@ def show_search(room: Path) -> None:
     check("without its notice, valid under the tool's own schema", is_valid(advertised, alone))
     check("the best hits were kept", scores == best[: len(scores)])
     check("the text lane is JSON, too", is_json(result["content"][0]["text"]))
+    read_on(room, sealed["_envelope"]["handle"], json.loads(payload)["hits"])
+
+
+def read_on(room: Path, handle: str, hits: list[dict[str, Any]]) -> None:
+    """The whole was kept: a page of it, and a search in it."""
+    print()
+    page = json.loads(run(room, "read", handle, "--path", "/hits", "--offset", "400", "--tokens", "600"))
+    for hit in page[:2]:
+        print(clip(f"  {json.dumps(hit, ensure_ascii=False)}"))
+    print(paint("2", f"  … {len(page)} items on this page"))
+    print()
+    check("the page is that slice of the original", page == hits[400 : 400 + len(page)])
+    word = hits[-1]["path"]
+    print()
+    found = json.loads(run(room, "read", handle, "--grep", f"^{re.escape(word)}$", "--tokens", "300"))
+    for match in found[:2]:
+        print(clip(f"  {json.dumps(match, ensure_ascii=False)}"))
+    print()
+    first = next(index for index, hit in enumerate(hits) if hit["path"] == word)
+    check("the search tells where it is", found[0]["path"] == f"/hits/{first}/path")
 
 
 def show_project(room: Path) -> None:
@@ -119,18 +142,22 @@ def save(path: Path, payload: dict[str, Any] | str) -> bytes:
 
 
 def seal(room: Path, *arguments: str) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(run(room, "seal", *arguments))
+    return result
+
+
+def run(room: Path, *arguments: str) -> bytes:
     """Run the command, show what it said to people, and give what it said to machines."""
-    for line in wrap(f"$ mcp-envelope seal {shlex.join(arguments)}", indent="    ", first=""):
+    for line in wrap(f"$ mcp-envelope {shlex.join(arguments)}", indent="    ", first=""):
         print(paint("1", line))
-    command = [sys.executable, "-m", "mcp_envelope", "seal", *arguments]
+    command = [sys.executable, "-m", "mcp_envelope", *arguments]
     done = subprocess.run(command, cwd=room, capture_output=True, check=False)
     for said in done.stderr.decode().splitlines():
         for line in wrap(said, indent="    ", first=""):
             print(paint("32", line))
     if done.returncode:
         sys.exit(f"the command ended with exit code {done.returncode}")
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return done.stdout
 
 
 def tokens(text: bytes) -> int:

@@ -12,7 +12,7 @@ import dataclasses
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,7 +22,7 @@ from .budget import MIN_TOKENS
 from .clients import UNKNOWN, Client
 from .dialects.notice import READ_TOOL
 from .envelope import seal
-from .jsontree import encode
+from .jsontree import Buffer, encode
 from .payload import Payload
 from .policy import Policy, Settings
 from .policy.table import BUDGET_ARGUMENT, BUILT_IN
@@ -172,6 +172,31 @@ class Front:
         return policy if requested is None else policy.with_budget(requested)
 
     # -- what leaves ----------------------------------------------------------------------------------------
+
+    def fits(
+        self, call: Call, content: Sequence[Buffer], structured: Buffer | None, size: int, is_error: bool = False
+    ) -> bool:
+        """Whether a result can certainly go out as it is, without a closer look; it is noted if so.
+
+        `size` is that of the larger lane, in bytes: tokens never exceed them.
+        """
+        policy = call.policy
+        budget = policy.budget
+        if budget is not None and size > budget.limit:
+            return False
+        if not call.is_native or policy.include_only or policy.exclude_fields:
+            return False
+        if call.published.wrap and structured is not None and not is_error:
+            return False
+        if policy.redact:
+            from . import treatment
+
+            using = treatment.redactor(tuple(policy.redact_patterns.items()))
+            lanes = content if structured is None else (*content, structured)
+            if any(using.may_find(bytes(lane)) for lane in lanes):
+                return False
+        self.untouched(call, size)
+        return True
 
     def seal(self, payload: Any, call: Call, *, is_error: bool | None = None, **more: Any) -> Sealed:
         """Whatever a tool returned or raised, fitted, stored if it was cut, and noted."""

@@ -89,11 +89,11 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
         return len(self.text) if self.text is not None else blocks
 
 
-def read_result(content: Sequence[bytes], structured: bytes | None) -> Payload:
+def read_result(content: Sequence[Buffer], structured: Buffer | None) -> Payload:
     """The two lanes of a result. Text that only repeats the structure is not kept besides it."""
     if structured is None:
         return Payload(blocks=tuple(content))
-    source = structured.removeprefix(codecs.BOM_UTF8)
+    source = bytes(structured)
     node = parse(source)
     if _repeats(content, node):
         return Payload(node=node, source=source)
@@ -105,7 +105,7 @@ class _TextBlock(msgspec.Struct, forbid_unknown_fields=True):
     text: str
 
 
-def _repeats(content: Sequence[bytes], node: Node) -> bool:
+def _repeats(content: Sequence[Buffer], node: Node) -> bool:
     """Whether the content is one text, and that the structure again, or the structure's `result`."""
     if not content:
         return True

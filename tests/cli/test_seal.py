@@ -1,98 +1,44 @@
 """The command `mcp-envelope seal`, as a person meets it.
 
-Strategy: most paths run `main()` in this process, with the streams caught at the file descriptors, because
-that is the same code and takes milliseconds. Whatever belongs to the process itself (locale, pipes, signals,
-terminals, what is imported) runs as a real one.
+Strategy: most paths run `main()` in this process. Whatever belongs to the process itself (locale, pipes,
+signals, terminals, what is imported) runs as a real one.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
+import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jsonschema_rs
-import msgspec
 import pytest
 
 import mcp_envelope
+from mcp_envelope.cli import settings
 from mcp_envelope.cli.main import main
 from mcp_envelope.meters import meter
+from mcp_envelope.vault.sqlite import SQLiteStore
+from mcp_envelope.vault.vault import Vault
 
-REPOSITORY = Path(__file__).parents[2]
-SRC = str(REPOSITORY / "src")
+from .harness import COMMAND, REPOSITORY, Run, at_terminal, environment, process, runner, unprivileged
+
 HITS = {"hits": [{"id": number, "score": number % 7} for number in range(2000)]}
-COMMAND = [sys.executable, "-m", "mcp_envelope"]
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: bytes
-    err: str
-
-    @property
-    def result(self) -> Any:
-        assert self.out.endswith(b"\n")
-        assert self.out.count(b"\n") == 1
-        return json.loads(self.out)
-
-    def lane(self, name: str) -> bytes:
-        """The lane's bytes as they stand on the wire."""
-        return bytes(msgspec.json.decode(self.out, type=dict[str, msgspec.Raw])[name])
-
-    @property
-    def notice(self) -> Any:
-        return self.result["_meta"]["io.github.mcp-envelope/notice"]
-
-
-Run = Callable[..., Outcome]
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Run the command in a folder of its own; `stdin` is what is piped in."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-
-    def go(*arguments: str, stdin: bytes = b"") -> Outcome:
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
-        code = main(["seal", *arguments])
-        out, err = capfdbinary.readouterr()
-        return Outcome(code, out, err.decode())
-
-    return go
+    return runner("seal", tmp_path, monkeypatch, capfdbinary)
 
 
 @pytest.fixture
 def hits(tmp_path: Path) -> str:
     (tmp_path / "hits.json").write_text(json.dumps(HITS))
     return "hits.json"
-
-
-def environment(**changes: str | None) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "PYTHONIOENCODING")}
-    merged = {**kept, "PYTHONPATH": SRC, **changes}
-    return {key: value for key, value in merged.items() if value is not None}
-
-
-def process(*arguments: str, stdin: bytes = b"", **env: str | None) -> Outcome:
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        input=stdin,
-        capture_output=True,
-        env=environment(**env),
-        timeout=60,
-        check=False,
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr.decode())
 
 
 # -- what it does -------------------------------------------------------------------------------------------
@@ -385,12 +331,11 @@ def test_bad_input(run: Run, tmp_path: Path, arguments: list[str], said: str) ->
     assert outcome.err.count("\n") == 1
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="permissions do not bind this user")
-def test_a_file_that_may_not_be_read(run: Run, hits: str, tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read(hits: str, tmp_path: Path) -> None:
     (tmp_path / hits).chmod(0)
-    outcome = run(hits)
+    outcome = unprivileged("seal", str(tmp_path / hits))
     assert outcome.code == 3
-    assert "cannot read hits.json: permission denied" in outcome.err
+    assert "hits.json: permission denied" in outcome.err
 
 
 def test_the_exact_meter_without_its_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -443,7 +388,7 @@ def test_help_names_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_examples_of_the_help_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     main(["seal", "--help"])
     examples = capsys.readouterr().out.partition("examples:\n")[2]
-    assert examples.count("mcp-envelope seal") == 4
+    assert examples.count("mcp-envelope seal") == 5
     # A shell function has no hyphen in its name.
     script = f"""set -e; sealer() {{ "{sys.executable}" -m mcp_envelope "$@"; }}\n{examples}"""
     script = script.replace("mcp-envelope seal", "sealer seal")
@@ -452,7 +397,7 @@ def test_the_examples_of_the_help_run(capsys: pytest.CaptureFixture[str], tmp_pa
     )
     assert done.returncode == 0, done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(results) == 4
+    assert len(results) == 5
     assert b"error" not in done.stderr
     assert b"warning" not in done.stderr
 
@@ -508,6 +453,234 @@ def test_a_wrong_dialect(run: Run) -> None:
     outcome = run("--dialect", "transcent", stdin=b"{}")
     assert outcome.code == 2
     assert "transcend" in outcome.err
+
+
+# -- the vault ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_cut_is_kept(run: Run, hits: str, tmp_path: Path) -> None:
+    outcome = run(hits, "--tokens", "500", "--vault", "my vault.db", "--tool", "find")
+    handle = outcome.notice["handle"]
+    kept = len(outcome.result["structuredContent"]["hits"])
+    assert outcome.code == 0
+    assert re.fullmatch("[A-Za-z0-9]{22}", handle)
+    assert outcome.result["structuredContent"]["_envelope"]["handle"] == handle
+    assert outcome.notice["expires"] == pytest.approx(time.time() + 24 * 3600, abs=60)
+    assert outcome.err.splitlines()[1:] == [
+        f"read on: mcp-envelope read {handle} --path /hits --offset {kept} --vault 'my vault.db'"
+    ]
+    vault = Vault(SQLiteStore(tmp_path / "my vault.db"))
+    stored = vault.open(handle)
+    assert b"".join(stored.stream()) == (tmp_path / hits).read_bytes()
+    assert stored.entry.tool == "find"
+    vault.close()
+
+
+@pytest.mark.parametrize("dialect", ["native", "transcend", "gel", "scalpel"])
+def test_every_dialect_keeps_what_is_cut(run: Run, hits: str, dialect: str) -> None:
+    outcome = run(hits, "--tokens", "500", "--vault", "vault.db", "--dialect", dialect, "--tool", "find")
+    (handle,) = re.findall("^read on: mcp-envelope read ([A-Za-z0-9]{22}) ", outcome.err, re.MULTILINE)
+    vault = Vault(SQLiteStore("vault.db"))
+    assert json.loads(b"".join(vault.open(handle).stream())) == HITS
+    vault.close()
+
+
+def test_what_cannot_be_cut_is_kept_too(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text('{"required": ["a"], "properties": {"a": {"pattern": "^x*$"}}}')
+    payload = json.dumps({"a": "x" * 9000}).encode()
+    outcome = run("--bytes", "600", "--schema", "schema.json", "--vault", "vault.db", stdin=payload)
+    assert outcome.code == 4
+    assert f"read on: mcp-envelope read {outcome.notice['handle']}" in outcome.err
+
+
+def test_what_fits_touches_no_vault(
+    run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MCP_ENVELOPE_VAULT")
+    assert run(stdin=b'{"a": 1}').result == {
+        "content": [{"type": "text", "text": '{"a": 1}'}],
+        "structuredContent": {"a": 1},
+    }
+    assert run("--vault", "vault.db", stdin=b'{"a": 1}').code == 0
+    assert list(tmp_path.iterdir()) == list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "address", [None, "vault.db", "sqlite:///vault.db", "valkey://localhost:1", "rediss://u:p@h/1"]
+)
+def test_what_fits_loads_no_vault(tmp_path: Path, address: str | None) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "mcp_envelope", "seal"],
+        input=b'{"a": 1}',
+        cwd=tmp_path,
+        env=environment(MCP_ENVELOPE_VAULT=address),
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+    assert "mcp_envelope.envelope" in imported
+    heavy = (
+        "sqlite3",
+        "backports",
+        "compression",
+        "valkey",
+        "mcp_envelope.policy",
+        "mcp_envelope.vault.vault",
+    )
+    assert not [name for name in imported if name.startswith(heavy)]
+
+
+def test_the_variable_alone_changes_nothing_else(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    payload = json.dumps({"token": secret, "rows": list(range(3000))}).encode()
+    plain = run("--tokens", "300", stdin=payload).result["structuredContent"]
+    monkeypatch.setenv("MCP_ENVELOPE_VAULT", str(tmp_path / "vault.db"))
+    monkeypatch.setenv("MCP_ENVELOPE_VAULT_TTL", "1h")
+    outcome = run("--tokens", "300", stdin=payload)
+    kept = outcome.result["structuredContent"]
+    assert plain["token"] == kept["token"] == secret
+    assert plain["rows"][:20] == kept["rows"][:20]
+    assert outcome.notice["expires"] == pytest.approx(time.time() + 3600, abs=60)
+    assert "read on: mcp-envelope read" in outcome.err
+    assert "--vault" not in outcome.err
+
+
+def test_settings_of_the_vault_in_a_file(
+    run: Run, hits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MCP_ENVELOPE_VAULT")
+    (tmp_path / "mine.toml").write_text('vault = "here.db"\nvault_ttl = "2h"')
+    outcome = run(hits, "--tokens", "500", "--config", "mine.toml")
+    assert outcome.notice["expires"] == pytest.approx(time.time() + 7200, abs=60)
+    assert outcome.err.rstrip().endswith(" --config mine.toml")
+    assert (tmp_path / "here.db").exists()
+
+
+def test_secrets_are_masked_before_they_are_stored(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('vault = "here.db"')
+    secret = "ghp_" + "a1B2" * 9
+    payload = json.dumps({"token": secret, "rows": list(range(3000))}).encode()
+    outcome = run("--tokens", "300", "--config", "mine.toml", "--vault", "here.db", stdin=payload)
+    vault = Vault(SQLiteStore(tmp_path / "here.db"))
+    whole = b"".join(vault.open(outcome.notice["handle"]).stream())
+    vault.close()
+    assert json.loads(whole)["rows"] == list(range(3000))
+    assert secret.encode() not in whole
+
+
+def test_a_handle_of_ones_own_needs_no_vault(run: Run, hits: str, tmp_path: Path) -> None:
+    outcome = run(hits, "--tokens", "500", "--handle", "mine", "--vault", "vault.db")
+    assert outcome.notice["handle"] == "mine"
+    assert not (tmp_path / "vault.db").exists()
+    assert "warning: --vault has no effect" in outcome.err
+    assert "mcp-envelope read" not in outcome.err
+
+
+def test_without_a_vault_the_rest_is_not_kept(run: Run, hits: str, home: Path) -> None:
+    for none in ("none", "OFF"):
+        outcome = run(hits, "--tokens", "500", "--vault", none)
+        assert "handle" not in outcome.notice
+        assert "The rest was not kept" in outcome.notice["note"]
+    assert list(home.iterdir()) == []
+
+
+def test_a_vault_that_cannot_be_used(run: Run, hits: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "damaged.db").write_bytes(b"this is no database at all " * 500)
+    for place in ("file/vault.db", "damaged.db", "."):
+        outcome = run(hits, "--tokens", "500", "--vault", place)
+        assert outcome.code == 0
+        assert "handle" not in outcome.notice
+        assert "The rest was not kept" in outcome.notice["note"]
+        assert "The whole result was not stored: " in outcome.notice["warnings"][0]
+        assert re.match("^warning: the whole result was not kept: .+\n", outcome.err)
+        assert outcome.err.count("\n") == 2
+        assert meter("estimate").count(outcome.lane("structuredContent")) <= 500
+    # What is told in a result does not tell the folders of the machine.
+    outcome = run(hits, "--tokens", "500", "--vault", str(tmp_path / "file" / "vault.db"))
+    assert str(tmp_path) in outcome.err
+    assert str(tmp_path).encode() not in outcome.out
+
+
+def test_a_folder_that_may_not_be_written(hits: str, tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o500)
+    outcome = unprivileged(
+        "seal", str(tmp_path / hits), "--tokens", "500", "--vault", str(folder / "vault.db")
+    )
+    assert outcome.code == 0
+    assert "handle" not in outcome.notice
+    assert "warning: the whole result was not kept: " in outcome.err
+    assert "permission denied" in outcome.err
+    assert outcome.err.count("\n") == 2  # once is enough: the log is silent
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_that_may_not_be_written(hits: str, tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    vault = str(folder / "vault.db")
+    assert process("seal", str(tmp_path / hits), "--tokens", "500", "--vault", vault).code == 0
+    before = Path(vault).read_bytes()
+    Path(vault).chmod(0o400)
+    folder.chmod(0o500)
+    outcome = unprivileged("seal", str(tmp_path / hits), "--tokens", "500", "--vault", vault)
+    folder.chmod(0o700)
+    assert outcome.code == 0
+    assert "handle" not in outcome.notice
+    assert "warning: the whole result was not kept: " in outcome.err
+    assert Path(vault).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("ftp://x", "argument --vault: no vault has an address like ftp://…; use a file, sqlite:///PATH"),
+        ("sqlite://x", "a SQLite vault is written sqlite:///PATH"),
+        ("valkey://host:port", "argument --vault: "),
+    ],
+)
+def test_a_wrong_address(run: Run, monkeypatch: pytest.MonkeyPatch, address: str, said: str) -> None:
+    outcome = run("--vault", address, stdin=b"{}")
+    assert (outcome.code, outcome.out) == (2, b"")
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
+    monkeypatch.setenv("MCP_ENVELOPE_VAULT", address)
+    outcome = run(stdin=b"{}")
+    assert outcome.code == 2
+    assert outcome.err.startswith("error: MCP_ENVELOPE_VAULT: ")
+
+
+def test_a_server_that_is_not_there(run: Run, hits: str) -> None:
+    outcome = run(hits, "--tokens", "500", "--vault", "valkey://user:hunter2@127.0.0.1:1")
+    assert outcome.code == 0
+    assert "warning: the whole result was not kept: " in outcome.err
+    assert "hunter2" not in outcome.err + outcome.out.decode()
+
+
+def test_an_address_that_turns_out_wrong_when_it_is_needed(
+    run: Run, hits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("--vault", "valkey://host:99999", stdin=b"{}").code == 0
+    monkeypatch.setitem(sys.modules, "valkey", None)
+    for address, said in (
+        ("valkey://host:99999", ""),
+        ("valkey://host", "pip install 'mcp-envelope[valkey]'"),
+    ):
+        outcome = run(hits, "--tokens", "500", "--vault", address)
+        assert outcome.code == 0
+        assert "handle" not in outcome.notice
+        assert outcome.err.startswith("warning: the whole result was not kept: ")
+        assert said in outcome.err
+
+
+def test_passwords_are_not_shown() -> None:
+    place = settings.place("rediss://user:hunter2@host/1", None, None)
+    assert place.address == "rediss://user:hunter2@host/1"
+    assert place.again == ("--vault", "rediss://user:***@host/1")
 
 
 # -- as a process -------------------------------------------------------------------------------------------
@@ -580,37 +753,6 @@ def test_a_full_disk() -> None:
 # -- at a terminal ------------------------------------------------------------------------------------------
 
 
-def at_terminal(command: list[str], folder: Path, **env: str | None) -> tuple[int, str]:
-    """Run with a terminal on all three streams; what it showed. What waits for input is interrupted."""
-    pty = pytest.importorskip("pty")
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        command,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=folder,
-        env=environment(TERM="xterm", **env),
-        # In a background job interrupts are ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as started:
-        os.close(theirs)
-        limit = threading.Timer(60, started.kill)
-        limit.start()
-        shown = b""
-        try:
-            while chunk := os.read(ours, 65536):
-                shown += chunk
-                if b"end it with Ctrl-D" in shown:
-                    started.send_signal(signal.SIGINT)
-        except OSError:
-            pass  # Linux says so when the last writer has gone
-        code = started.wait()
-        limit.cancel()
-    os.close(ours)
-    return code, shown.decode()
-
-
 def test_colour_at_a_terminal_unless_it_is_unwanted(hits: str, tmp_path: Path) -> None:
     command = [*COMMAND, "seal", hits, "--tokens", "0", "--output", "out.json"]
     code, shown = at_terminal(command, tmp_path)
@@ -633,15 +775,21 @@ def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
 DEMO = [sys.executable, str(REPOSITORY / "examples" / "demo.py")]
 
 
-def test_the_demo_in_a_pipe(tmp_path: Path) -> None:
-    done = subprocess.run(DEMO, cwd=tmp_path, env=environment(), capture_output=True, timeout=60, check=False)
+def test_the_demo_in_a_pipe(tmp_path: Path, home: Path) -> None:
+    env = environment(MCP_ENVELOPE_VAULT=None)
+    done = subprocess.run(DEMO, cwd=tmp_path, env=env, capture_output=True, timeout=60, check=False)
     shown = done.stdout.decode()
     assert (done.returncode, done.stderr) == (0, b""), done
     assert "\x1b" not in shown
     assert shown.count("$ mcp-envelope seal ") == 3
+    assert shown.count("$ mcp-envelope read ") == 2
+    assert "the page is that slice of the original" in shown
+    assert "NO:" not in shown
+    assert "✗" not in shown
     assert '"truncated": true' in shown
     assert "valid under the widened schema" in shown
     assert str(tmp_path) not in shown
+    assert list(home.iterdir()) == []
 
 
 def test_the_demo_at_a_terminal(tmp_path: Path) -> None:
@@ -667,3 +815,11 @@ def test_variables_count_without_a_file(
     payload = json.dumps({"results": list(range(3000)) if dialect != "scalpel" else []}).encode()
     outcome = run("--dialect", dialect, stdin=payload)
     assert holds(outcome.result["content"][0]["text"])
+
+
+def test_variables_do_not_mask_anything(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    monkeypatch.setenv("MCP_ENVELOPE_TOKENS", "900")
+    assert run(stdin=json.dumps({"token": secret}).encode()).result["structuredContent"] == {"token": secret}
+    monkeypatch.setenv("MCP_ENVELOPE_TOKENS", "many")
+    assert "warning: MCP_ENVELOPE_TOKENS: 'many' is not a whole number\n" in run(stdin=b"{}").err

@@ -18,6 +18,7 @@ from ..policy import SETTINGS, Policy, Settings
 from ..policy.table import BUILT_IN
 from . import console, files
 from .console import Parser
+from .settings import without_password
 
 _DESCRIPTION: Final = """\
 Print the settings that apply to a tool, and where each of them came from.
@@ -90,6 +91,8 @@ def _row(name: str, policy: Policy) -> tuple[Any, str]:
     """A setting's value and source; for one that nobody set, what it comes to."""
     value, source = getattr(policy, name), policy.sources[name]
     allowance = policy.allowance
+    if name == "vault" and value is not None:
+        value = without_password(value)
     settled = {"max_tokens": allowance.ceiling, "meter": allowance.meter, allowance.unit: allowance.limit}
     return (settled.get(name) if value is None else value), source
 

@@ -19,23 +19,39 @@ SEALED: Final = 0
 USAGE: Final = 2
 BAD_INPUT: Final = 3
 TOO_LARGE: Final = 4
+# A stored result cannot be read: the code that goes with it says why.
+UNREAD: Final = 5
 INTERRUPTED: Final = 130
 # What a shell reports for a program that a closed pipe ended.
 BROKEN_PIPE: Final = 141
 
-Tone = Literal["error", "warning", "note", "done"]
-_COLOURS: Final[dict[Tone, str]] = {"error": "31", "warning": "33", "note": "36", "done": "32"}
+Tone = Literal["error", "warning", "note", "hint", "done"]
+_COLOURS: Final[dict[Tone, str]] = {
+    "error": "31",
+    "warning": "33",
+    "note": "36",
+    "hint": "36",
+    "done": "32",
+}
 
 
 class BadInput(Exception):
     """A file cannot be read, understood or written. The message names it, and line and column if known."""
 
 
-class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong and, for a wrong name, what was probably meant."""
+class Misuse(Exception):
+    """Options that do not go together, or not with what is installed."""
 
-    def __init__(self, **settings: Any) -> None:
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong and, for a wrong name, what was probably meant.
+
+    `takes` is what stands without an option, in a word.
+    """
+
+    def __init__(self, *, takes: str = "file", **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self._takes = takes
 
     def parse_args(self, args: Sequence[str], namespace: Any = None) -> Any:  # type: ignore[override]
         known, unknown = self.parse_known_args(args, namespace)
@@ -43,7 +59,7 @@ class Parser(argparse.ArgumentParser):
             name = unknown[0].partition("=")[0]
             if name.startswith("-"):
                 self.error(f"there is no option {name!r}{nearest(name, self._option_string_actions)}")
-            self.error(f"one file at most; {name!r} is one too many")
+            self.error(f"one {self._takes} at most; {name!r} is one too many")
         return known
 
     def error(self, message: str) -> NoReturn:

@@ -10,6 +10,7 @@ import codecs
 import json
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -68,6 +69,19 @@ def write(path: str, data: bytes) -> None:
     try:
         with open(path, "wb") as file:
             file.write(data)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot write {path}: {console.reason(error)}") from None
+
+
+def write_all(path: str, chunks: Iterable[bytes]) -> None:
+    """Write a file a piece at a time. It is not opened, and so not emptied, before there is a first piece."""
+    pieces = iter(chunks)
+    first = next(pieces, b"")
+    try:
+        with open(path, "wb") as file:
+            file.write(first)
+            for piece in pieces:
+                file.write(piece)
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot write {path}: {console.reason(error)}") from None
 

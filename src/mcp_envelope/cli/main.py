@@ -18,8 +18,14 @@ from .console import BadInput, Parser
 
 # Each is a module beside this one, with `run(arguments) -> exit code`.
 COMMANDS: Final = {
+    "proxy": "stand in front of an MCP server",
     "seal": "fit a tool's payload into a budget and print the result",
+    "read": "read on in a result that was cut",
+    "vault": "show what is stored, and delete it",
     "config": "print the settings that apply to a tool, and where they came from",
+    "lint": "find MCP tools that bypass the envelope",
+    "wrap": "put the proxy in front of the servers in a client's configuration",
+    "unwrap": "take the proxy away again, byte for byte",
 }
 
 

@@ -2,66 +2,40 @@
 
 Strategy: everything that a person can get wrong is checked here, before the work, and answered in one line
 with its place. The result goes to standard output as the library made it, and nothing else does; a line on
-standard error tells what happened.
+standard error tells what happened, and another one how to read on. The vault is touched only if something had to
+be left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import sys
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ..budget import DEFAULT_TOKENS, Budget
-from ..dialects import NAMES, dialect
+from ..budget import Budget
 from ..dialects.notice import ENVELOPE_KEY
 from ..envelope import seal
 from ..faults import JSONError
 from ..fitting import Cut
-from ..job import PROFILES
 from ..jsontree import Node, TooDeep, parse
-from ..meters import METERS, MeterUnavailable
+from ..meters import MeterUnavailable
 from ..payload import As, PayloadError
 from ..ranking import Ranking, parse_rank
 from ..schema import Schema, SchemaError, widen
 from ..sealed import Sealed
-from . import console, files
-from .console import BadInput, Parser
+from . import console, files, screen, seal_arguments, settings, vaults
+from .console import BadInput, Misuse
+from .settings import Place
+from .vaults import Keeper
 
 if TYPE_CHECKING:
     from ..policy import Policy
 
-_DESCRIPTION: Final = """\
-Fit a tool's payload into a budget and print the MCP CallToolResult as JSON.
-A payload that fits comes out byte for byte. One that does not is cut, stays
-valid, and says what was left out. Words for people go to standard error.
-"""
-_EPILOG: Final = """\
-how the payload is read (--as auto):
-  Valid JSON is JSON, anything else is text. A file named *.json must be JSON.
-  What --error marks is text.
-
-exit codes:
-  0    sealed, cut or not
-  2    wrong usage
-  3    a file cannot be read, understood or written; the message says where
-  4    RESULT_TOO_LARGE: it cannot be cut to the budget (the result is printed)
-  130  interrupted
-  141  the reader of the output went away
-
-examples:
-  seq 1 5000 | mcp-envelope seal --tokens 200
-  echo '{"hits": [{"id": 1, "score": 2}, {"id": 2, "score": 9}]}' > hits.json
-  mcp-envelope seal hits.json --bytes 1000 --rank /hits:-score
-  echo '{"type": "object", "required": ["hits"]}' > schema.json
-  mcp-envelope seal hits.json --schema schema.json --widen --profile debug
-  mcp-envelope seal hits.json --dialect transcend --tokens 800
-"""
 # So many items of a list are looked at to see whether a ranking's field is there.
 _LOOKED_AT: Final = 100
 _TOLD: Final = 3
@@ -70,32 +44,38 @@ _NO_LIMIT: Final = 1 << 60
 _LONGEST_PATH: Final = 60
 
 
-class _Misuse(Exception):
-    """Options that do not go together, or not with what is installed."""
-
-
 def run(arguments: list[str]) -> int:
-    parser = _parser()
+    parser = seal_arguments.parser()
     options = parser.parse_args(arguments)
     try:
-        policy = _policy(options)
+        policy = settings.policy(options.config, options.tool, options.dialect)
+        place = settings.place(options.vault, options.config, policy)
+        vaults.check(place)
+        if policy is not None and options.config is None:
+            # Without a file nothing is masked: what is piped through comes out as it is.
+            policy = dataclasses.replace(policy, redact=False)
         options.dialect = options.dialect or (policy.dialect if policy else "native")
-        return _run(options, policy, _budget(options, policy), _rankings(options.rank))
-    except (_Misuse, MeterUnavailable) as error:
+        budget = settings.budget(options, policy, options.dialect)
+        return _run(options, policy, place, budget, _rankings(options.rank))
+    except (Misuse, MeterUnavailable) as error:
         parser.error(str(error))
 
 
 def _run(
-    options: argparse.Namespace, policy: Policy | None, budget: Budget, rankings: dict[str, Ranking]
+    options: argparse.Namespace,
+    policy: Policy | None,
+    place: Place,
+    budget: Budget,
+    rankings: dict[str, Ranking],
 ) -> int:
     if options.widen and options.schema is None:
-        raise _Misuse("--widen needs a schema: add --schema FILE")
+        raise Misuse("--widen needs a schema: add --schema FILE")
     if options.widen and options.wrap:
-        raise _Misuse("--widen wraps where it must; --wrap is for a schema that is wrapped already")
+        raise Misuse("--widen wraps where it must; --wrap is for a schema that is wrapped already")
     if options.schema == files.STDIN == options.file:
-        raise _Misuse("the payload and the schema cannot both come from standard input")
+        raise Misuse("the payload and the schema cannot both come from standard input")
     if options.output != files.STDIN and files.are_same(options.output, options.file):
-        raise _Misuse("--output would overwrite the payload; name another file")
+        raise Misuse("--output would overwrite the payload; name another file")
     schema, wrap = _schema(options)
     if options.file == files.STDIN and sys.stdin is not None and sys.stdin.isatty() and not options.quiet:
         console.say("note", "reading the payload from the terminal; end it with Ctrl-D")
@@ -106,6 +86,9 @@ def _run(
         warnings += _unused(options, read_as)
     else:
         warnings += [said for path, ranking in rankings.items() for said in _doubts(node, path, ranking)]
+    if options.handle is not None and options.vault is not None:
+        warnings.append("--vault has no effect: --handle says that the payload is stored elsewhere")
+    keeper = None if options.handle is not None or vaults.is_none(place) else Keeper(place)
     try:
         sealed = seal(
             data,
@@ -117,6 +100,7 @@ def _run(
             rank=rankings,
             profile=options.profile,
             handle=options.handle,
+            vault=keeper,
             hint=options.hint,
             warnings=options.warning,
             tool=options.tool,
@@ -125,6 +109,8 @@ def _run(
         )
     except (JSONError, PayloadError) as error:
         raise BadInput(f"{files.name_of(options.file)}: {error}") from None
+    if keeper is not None and keeper.problem is not None:
+        warnings.append(f"the whole result was not kept: {keeper.problem}")
     too_large = f"{sealed.problem.code}: {sealed.problem.message}" if sealed.problem else ""
     if sealed.structured_cuts and ENVELOPE_KEY.encode() not in (sealed.structured or b"") and not wrap:
         if options.dialect == "native":
@@ -141,40 +127,12 @@ def _run(
         console.say("error", too_large)
     if not options.quiet:
         console.say("done", _summary(sealed))
+        if keeper is not None and keeper.kept is not None:
+            console.say("done", _read_on(sealed, keeper.kept, place))
     return console.TOO_LARGE if too_large else console.SEALED
 
 
 # -- what goes in -------------------------------------------------------------------------------------------
-
-
-def _policy(options: argparse.Namespace) -> Policy | None:
-    """The settings of the environment and of a file, if one is named; problems are told.
-
-    Without a file nothing is masked: what is piped through comes out as it is.
-    """
-    from ..policy import Settings
-    from ..policy.table import PREFIX
-
-    environment = {**os.environ, **({f"{PREFIX}DIALECT": options.dialect} if options.dialect else {})}
-    if options.config is not None:
-        files.read(options.config)
-    elif not any(name.startswith((PREFIX, "CTXO_", "SCALPEL_")) for name in environment):
-        return None
-    settings = Settings(options.config or os.devnull, environment, say=lambda _: None)
-    policy = settings.policy(options.tool)
-    for problem in settings.problems(policy.dialect):
-        console.say("warning", problem)
-    return policy if options.config else dataclasses.replace(policy, redact=False)
-
-
-def _budget(options: argparse.Namespace, policy: Policy | None) -> Budget:
-    asked = (options.tokens, options.bytes, options.meter) != (None, None, None)
-    if policy is not None and not asked and (configured := policy.budget):
-        return configured
-    try:
-        return dialect(options.dialect).budget(options.tokens, options.bytes, options.meter)
-    except ValueError as error:
-        raise _Misuse(str(error)) from None
 
 
 def _rankings(texts: list[str]) -> dict[str, Ranking]:
@@ -183,9 +141,9 @@ def _rankings(texts: list[str]) -> dict[str, Ranking]:
         try:
             path, ranking = parse_rank(text)
         except ValueError as error:
-            raise _Misuse(f"argument --rank: {error}") from None
+            raise Misuse(f"argument --rank: {error}") from None
         if path in rankings:
-            raise _Misuse(f"argument --rank: {path or 'the root'} is ranked twice; use PATH:KEY,KEY")
+            raise Misuse(f"argument --rank: {path or 'the root'} is ranked twice; use PATH:KEY,KEY")
         rankings[path] = ranking
     return rankings
 
@@ -327,107 +285,11 @@ def _kept(cut: Cut) -> str:
     return f"{cut.kept:,} of {cut.total:,} {cut.kind}{f' at {path}' if path else ''}"
 
 
-# -- the arguments ------------------------------------------------------------------------------------------
-
-
-def _handle(text: str) -> str:
-    try:
-        seal("", handle=text)  # which knows what a handle looks like
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        prog="mcp-envelope seal",
-        usage="mcp-envelope seal [FILE] [--tokens N | --bytes N] [options]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-    )
-    add = parser.add_argument
-    add("file", nargs="?", default=files.STDIN, metavar="FILE", help="the payload (default: standard input)")
-
-    budget = parser.add_argument_group("the budget")
-    limit = budget.add_mutually_exclusive_group().add_argument
-    limit(
-        "--tokens",
-        type=console.whole_number,
-        metavar="N",
-        help="the most tokens that each lane (content, structuredContent) may have "
-        f"(default: {DEFAULT_TOKENS})",
-    )
-    limit("--bytes", type=console.whole_number, metavar="N", help="the same in bytes")
-    budget.add_argument(
-        "--meter",
-        type=console.one_of(METERS),
-        metavar="METER",
-        help="what counts: bytes, chars4, estimate (the default for tokens) or exact (an extra)",
-    )
-
-    add = parser.add_argument_group("the payload").add_argument
-    add(
-        "--as",
-        dest="read_as",
-        type=console.one_of(get_args(As)),
-        default="auto",
-        metavar="KIND",
-        help="auto, json, text, or blocks (a JSON list of MCP content blocks)",
-    )
-    add("--schema", metavar="FILE", help="the tool's output schema, which the result keeps to")
-    add("--widen", action="store_true", help="first make room for the notice in the schema")
-    add("--wrap", action="store_true", help='the schema is that of {"result": payload}')
-    add(
-        "--rank",
-        action="append",
-        default=[],
-        metavar="PATH:KEY",
-        help="order the list at PATH before it is cut: /hits:-score, /refs:@file,line "
-        "(- down, @ grouped; may be repeated)",
-    )
-    add(
-        "--error",
-        action="store_true",
-        help="the payload is the text of a failure: its beginning and its end stay",
-    )
-
-    add = parser.add_argument_group("the shape").add_argument
-    add(
-        "--dialect",
-        type=console.one_of(NAMES),
-        metavar="NAME",
-        help="native (default), ctxo, transcend, gel or scalpel",
-    )
-    add("--config", metavar="FILE", help="settings for --tool from a mcp-envelope.toml; options go first")
-    add(
-        "--tool",
-        type=console.plain_text,
-        metavar="NAME",
-        help="the tool's name, for the profiles beyond minimal",
-    )
-    add(
-        "--profile",
-        type=console.one_of(PROFILES),
-        metavar="PROFILE",
-        help="how much is told: minimal (default), standard or debug",
-    )
-    add("--handle", type=_handle, metavar="NAME", help="where the whole payload can be read")
-    add("--hint", type=console.plain_text, metavar="TEXT", help="the next step, when something was cut")
-    add(
-        "--warning",
-        type=console.plain_text,
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="a warning to pass on (may be repeated)",
-    )
-
-    add = parser.add_argument_group("the output").add_argument
-    add(
-        "--output",
-        default=files.STDIN,
-        metavar="FILE",
-        help="write the result there (default: standard output)",
-    )
-    add("-q", "--quiet", action="store_true", help="no summary: only warnings and errors")
-    return parser
+def _read_on(sealed: Sealed, handle: str, place: Place) -> str:
+    """The way to what lost most."""
+    options: list[str] = []
+    if sealed.cuts:
+        cut = max(sealed.cuts, key=lambda cut: cut.dropped)
+        options += screen.option("--path", cut.path) if cut.path else []
+        options += screen.option("--offset", cut.offset) if cut.offset else []
+    return f"read on: {vaults.read_command(handle, place, *options)}"

@@ -31,6 +31,7 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}(_[0-9]{1,18})*", re.ASCII)
 _YES: Final = ("true", "yes", "on", "1")
 _NO: Final = ("false", "no", "off", "0")
+_AMOUNT: Final = re.compile(r"([0-9]{1,18}(?:_[0-9]{1,18})*(?:\.[0-9]{1,18})?)[ ]*([a-z]*)", re.ASCII)
 
 
 class Kind(Protocol):
@@ -85,6 +86,61 @@ class Whole(_Plain):
 
     def schema(self) -> dict[str, Any]:
         return {"type": "integer", "minimum": self.least, "maximum": self.most}
+
+
+@dataclass(frozen=True)
+class Amount(_Plain):
+    """A time or a size: a number with a unit, or a bare one in the smallest unit. A policy holds the latter."""
+
+    noun: str
+    # For people: the smallest unit, and how others are written.
+    smallest: str
+    example: str
+    # By their names in lower case, each as so many of the smallest.
+    units: tuple[tuple[str, int], ...]
+    least: int
+    most: int
+
+    @property
+    def words(self) -> str:
+        return f"{self.smallest}, or a {self.noun} such as `{self.example}`"
+
+    def read(self, value: object, report: Report) -> int | Unset:
+        number = self._number(value)
+        if number is None:
+            names = ", ".join(name for name, _ in self.units)
+            report(f"{shown(value)} is not a {self.noun}; write {self.example} (units: {names})")
+            return UNSET
+        if number < self.least:
+            report(f"{shown(value)} is too small; {self.least} {self.smallest} is used")
+        elif number > self.most:
+            report(f"{shown(value)} is too large; {self.most} {self.smallest} is used")
+        return round(max(self.least, min(number, self.most)))
+
+    def _number(self, value: object) -> float | None:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return value if value == value else None  # NaN is no amount
+        found = (
+            _AMOUNT.fullmatch(value.strip().lower()) if isinstance(value, str) and len(value) < 60 else None
+        )
+        if found is None:
+            return None
+        unit = dict(self.units).get(found[2], None if found[2] else 1)
+        if unit is None:
+            return None
+        digits = found[1].replace("_", "")
+        return (float(digits) if "." in digits else int(digits)) * unit
+
+    def schema(self) -> dict[str, Any]:
+        names = "|".join(name for name, _ in self.units)
+        # Capitals do not matter, and JSON Schema knows no other way to say so.
+        either = re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", names)
+        return {
+            "anyOf": [
+                {"type": "integer", "minimum": self.least, "maximum": self.most},
+                {"type": "string", "pattern": rf"^[0-9][0-9_]*(\.[0-9]+)? *({either})?$"},
+            ]
+        }
 
 
 @dataclass(frozen=True)

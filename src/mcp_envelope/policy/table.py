@@ -16,9 +16,10 @@ from typing import Any, Final
 from .. import meters
 from ..budget import Budget
 from ..meters import METERS
+from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
 from .allowance import OWN, Allowance
 from .entries import Patterns, Rankings, Record, Texts
-from .kinds import NOTHING, Choice, Flag, Kind, Names, Text, Whole
+from .kinds import NOTHING, Amount, Choice, Flag, Kind, Names, Text, Whole
 
 # The profiles that are always there. A user's own stands on one of them.
 PROFILES: Final = ("minimal", "standard", "debug")
@@ -30,6 +31,25 @@ BUDGET_ARGUMENT: Final = "tokenBudget"
 
 _TOKENS: Final = Whole(100, 10_000_000)
 _BYTES: Final = Whole(1, 1_000_000_000)
+_TIME: Final = Amount(
+    "time",
+    "seconds",
+    "24h",
+    (("s", 1), ("m", 60), ("min", 60), ("h", 3600), ("d", 86_400), ("w", 604_800)),
+    1,
+    3650 * 86_400,
+)
+_SIZE: Final = Amount(
+    "size",
+    "bytes",
+    "1GiB",
+    (
+        *(("b", 1), ("kb", 10**3), ("mb", 10**6), ("gb", 10**9), ("tb", 10**12)),
+        *(("kib", 1 << 10), ("mib", 1 << 20), ("gib", 1 << 30), ("tib", 1 << 40)),
+    ),
+    1 << 20,
+    1 << 50,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +111,16 @@ class Policy:
         True, Flag(), "Whether secrets are masked before a result is measured and stored."
     )
     redact_patterns: Mapping[str, str] = _setting(NOTHING, Patterns(), "What else to mask (Python's `re`).")
+    vault: str | None = _setting(
+        None,
+        Text(),
+        "Where whole results are kept: a file, `sqlite:///PATH`, `valkey://HOST:PORT`, `rediss://HOST:PORT`, "
+        "or `none`. Unset: a file in the user's state folder.",
+    )
+    vault_ttl: int = _setting(round(DEFAULT_TTL), _TIME, "How long they are kept. Unset: 24 hours.")
+    vault_size: int = _setting(
+        DEFAULT_CAP, _SIZE, "How much all of them may take; the oldest make room. Unset: 1 GiB."
+    )
     truncatable: tuple[str, ...] = _setting((), Names(), "`ctxo`: more names of arrays that may be cut.")
     workspace: Mapping[str, str] | None = _setting(
         None, Record(("root",), ("package",)), "`ctxo`: the workspace that `_meta` names."

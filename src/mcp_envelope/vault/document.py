@@ -36,6 +36,7 @@ _LONG_NUMBER: Final = 1 << 10
 # So many members of an object are looked at even if there is no room for them, since they share the room.
 _SHARING: Final = 256
 _MISSING_KEYS_TOLD: Final = 8
+_PIECE: Final = 1 << 20
 
 
 class BadPath(Exception):
@@ -91,6 +92,8 @@ class Value:
         self._plain = plain
         self._knot = knot
         self._source = source
+        # As it is stored, its whitespace included.
+        self._spelled: bytes | None = None
         if knot is not None:
             self.size = knot.end - knot.start
             self.kind: ValueKind = "text" if knot.kind == "leaf" else knot.kind
@@ -117,7 +120,9 @@ class Value:
                 return cls(path, plain=raw)
         except (TooDeep, JSONError):
             return cls(path, plain=raw.strip(WHITESPACE))
-        return cls(path, node=node)
+        value = cls(path, node=node)
+        value._spelled = raw
+        return value
 
     @classmethod
     def large(cls, path: str, knot: Knot, source: Source) -> Value:
@@ -266,10 +271,18 @@ class Value:
 
     def raw(self) -> bytes:
         """The value's exact bytes; all of them."""
-        if self._knot is not None:
-            assert self._source is not None
-            return self._source.read(self._knot.start, self._knot.end)
-        return bytes(self._node.raw) if self._node is not None else self._plain or b""
+        if self._spelled is not None:
+            return self._spelled
+        return b"".join(self.stream())
+
+    def stream(self) -> Iterator[bytes]:
+        """The same, a piece at a time."""
+        if self._knot is None:
+            yield self._spelled or (bytes(self._node.raw) if self._node is not None else self._plain or b"")
+            return
+        assert self._source is not None
+        for at in range(self._knot.start, self._knot.end, _PIECE):
+            yield self._source.read(at, min(at + _PIECE, self._knot.end))
 
     def node(self, room: int) -> Node:
         """The value for a fitter that has at most `room` bytes for it."""

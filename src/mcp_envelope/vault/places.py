@@ -6,6 +6,7 @@ file; no address at all is the default file in the user's state folder.
 
 from __future__ import annotations
 
+import os
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -13,6 +14,8 @@ from .store import DEFAULT_CAP, DEFAULT_TTL, Store
 from .vault import Vault
 
 NONE: Final = ("none", "off")
+# The file in the user's state folder, named.
+DEFAULT: Final = "default"
 _SERVERS: Final = ("valkey", "valkeys", "redis", "rediss", "unix")
 
 
@@ -26,6 +29,7 @@ def open_vault(
 
 
 def _store(address: str | None, ttl: float, cap: int) -> Store:
+    address = None if address == DEFAULT else address
     scheme, found, rest = (address or "").partition("://")
     if found and scheme.lower() in _SERVERS:
         from .valkey import ValkeyStore
@@ -48,4 +52,4 @@ def _store(address: str | None, ttl: float, cap: int) -> Store:
             raise ValueError(
                 "a SQLite vault is written sqlite:///PATH, with three slashes (four if absolute)"
             )
-    return SQLiteStore(path, ttl=ttl, cap=cap)
+    return SQLiteStore(path and os.path.expanduser(path), ttl=ttl, cap=cap)

@@ -8,6 +8,8 @@ handle and its owner, so what belongs to somebody else cannot be told from what 
 
 from __future__ import annotations
 
+import os
+import string
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Final, Literal, Protocol, Self
@@ -22,6 +24,20 @@ REMEMBERED: Final = 7 * 24 * 3600.0
 Kind = Literal["json", "text", "blocks"]
 # Why a key that once had an entry has none: its time was over, somebody deleted it, it made room for newer ones.
 Fate = Literal["expired", "deleted", "evicted"]
+
+
+_ALPHABET: Final = string.ascii_letters + string.digits
+_LETTERS: Final = 22
+
+
+def new_handle() -> str:
+    """130 random bits, in letters and digits: nothing to quote, and nothing that looks like an option."""
+    number = int.from_bytes(os.urandom(24), "big")
+    letters: list[str] = []
+    for _ in range(_LETTERS):
+        number, letter = divmod(number, len(_ALPHABET))
+        letters.append(_ALPHABET[letter])
+    return "".join(letters)
 
 
 class StoreError(Exception):

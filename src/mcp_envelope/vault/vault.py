@@ -9,8 +9,6 @@ step.
 from __future__ import annotations
 
 import logging
-import secrets
-import string
 import time
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
@@ -23,19 +21,13 @@ from ..payload import Payload
 from .document import Value, root_of
 from .outline import Builder, Outline, dumps, loads
 from .source import Blobs, Compressor, blobs_of, decompress
-from .store import DEFAULT_TTL, Damaged, Entry, Gone, Kind, Store, StoreError
+from .store import DEFAULT_TTL, Damaged, Entry, Gone, Kind, Store, StoreError, new_handle
 
 _log = logging.getLogger("mcp_envelope")
 
-_ALPHABET: Final = string.ascii_letters + string.digits
-_LETTERS: Final = 22
 _BATCH: Final = 32
 # Positions in an outline have four bytes, and tables come after the payload.
 _MOST: Final = 1 << 31
-
-
-def new_handle() -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(_LETTERS))
 
 
 class Stored:
@@ -192,3 +184,6 @@ def _stored_form(payload: Payload) -> tuple[Kind, bytes]:
     if payload.text is not None:
         return ("text" if sniff(payload.text) is None else "json"), payload.text
     return "blocks", b'{"content":[%b]}' % b",".join(payload.blocks or ())
+
+
+__all__ = ["Keeping", "Stored", "Vault", "failures", "key_of", "new_handle"]

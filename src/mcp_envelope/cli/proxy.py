@@ -1,0 +1,160 @@
+"""`mcp-envelope proxy`: the envelope in front of any MCP server.
+
+Strategy: the server is started before anything else is loaded, so that it and the proxy get ready at the same
+time. Standard output belongs to the protocol; words for people go to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from typing import TYPE_CHECKING, Final
+
+from . import console
+from .console import Misuse, Parser
+
+if TYPE_CHECKING:
+    from ..front import Front
+    from ..wire.interceptor import Interceptor
+
+_DESCRIPTION: Final = """\
+Stand between an MCP client and a server: results that are too large are cut to
+fit, stay valid, and say how to read on. Everything else passes as it is.
+"""
+_EPILOG: Final = """\
+examples:
+  mcp-envelope proxy -- npx -y @modelcontextprotocol/server-filesystem .
+  mcp-envelope proxy --tokens 4000 -- uvx mcp-server-git
+  mcp-envelope proxy --url https://example.com/mcp --bearer-env TOKEN
+  mcp-envelope proxy --listen 127.0.0.1:8900 --url http://127.0.0.1:8000/mcp
+  mcp-envelope proxy --observe -- uvx mcp-server-git    # change nothing, only count
+
+exit codes:
+  those of the server; 2 wrong usage; 126 the server cannot be started
+"""
+_CANNOT_START: Final = 126
+
+
+def run(arguments: list[str]) -> int:
+    parser = _parser()
+    if "--" in arguments:
+        at = arguments.index("--")
+        arguments, command = arguments[:at], arguments[at + 1 :]
+    else:
+        command = []
+    options = parser.parse_args(arguments)
+    try:
+        return _run(options, command)
+    except Misuse as error:
+        parser.error(str(error))
+
+
+def _run(options: argparse.Namespace, command: list[str]) -> int:
+    if bool(command) == bool(options.url):
+        raise Misuse(
+            "say which server: --url URL, or its command after --, as in: mcp-envelope proxy -- npx -y SERVER"
+        )
+    if options.listen and not options.url:
+        raise Misuse("--listen serves HTTP in front of a server that speaks HTTP: it needs --url")
+    if not options.url and (options.header_env or options.bearer_env or options.transport):
+        raise Misuse("--header-env, --bearer-env and --transport go with --url")
+    if options.url:
+        from ..wire import remote
+
+        return remote.run(options, lambda: _front(options, options.url))
+    from ..wire import stdio
+
+    try:
+        code = stdio.Proxy(command, lambda: _interceptor(options, command[0])).run()
+    except stdio.CannotStart as error:
+        console.say("error", str(error))
+        return _CANNOT_START
+    if code < 0:
+        # Ended by a signal: so does the proxy, for whoever looks at that.
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+def _interceptor(options: argparse.Namespace, server: str) -> Interceptor:
+    from ..wire.interceptor import Interceptor
+
+    return Interceptor(_front(options, server), observe=options.observe)
+
+
+def _front(options: argparse.Namespace, server: str) -> Front:
+    """The settings that apply. A file that merely lies about may not say where results are kept."""
+    from ..front import Front
+    from ..policy import Settings
+    from ..policy.table import PREFIX
+    from ..vault.places import DEFAULT
+
+    environ = dict(os.environ)
+    for name, value in (("TOKENS", options.tokens), ("BYTES", options.bytes), ("METER", options.meter)):
+        if value is not None:
+            environ[PREFIX + name] = str(value)
+    settings = Settings(options.config, environ, say=lambda problem: console.say("warning", problem))
+    vault = options.vault or environ.get(f"{PREFIX}VAULT")
+    if vault is None:
+        vault = (settings.policy().vault if options.config else None) or DEFAULT
+    return Front(
+        settings,
+        vault="none" if options.observe else vault,
+        dialect=options.dialect,
+        server=os.path.basename(server)[:200],
+    )
+
+
+def _parser() -> Parser:
+    from ..dialects import NAMES
+    from ..meters import METERS
+
+    parser = Parser(
+        prog="mcp-envelope proxy",
+        usage="mcp-envelope proxy [options] (--url URL | -- COMMAND ...)",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+    )
+    limit = parser.add_argument_group("the budget").add_mutually_exclusive_group().add_argument
+    limit(
+        "--tokens",
+        type=console.whole_number,
+        metavar="N",
+        help="the most tokens that each lane of a result may have "
+        "(default: what is known of the client, else 8000)",
+    )
+    limit("--bytes", type=console.whole_number, metavar="N", help="the same in bytes")
+    add = parser.add_argument
+    add(
+        "--meter",
+        type=console.one_of(METERS),
+        metavar="METER",
+        help="what counts tokens: estimate, chars4, exact",
+    )
+    add("--dialect", type=console.one_of(NAMES), metavar="DIALECT", help="the wire shape of results (native)")
+    add("--config", metavar="FILE", help="settings (default: the nearest mcp-envelope.toml)")
+    add(
+        "--vault",
+        metavar="URL",
+        help="where whole results are kept: a file, valkey://HOST:PORT, rediss://HOST:PORT, or none "
+        "(default: MCP_ENVELOPE_VAULT, else a file in your state folder)",
+    )
+    add("--observe", action="store_true", help="change nothing; only note what would have been saved")
+    remote = parser.add_argument_group("a server that speaks HTTP").add_argument
+    remote("--url", metavar="URL", help="its address")
+    remote(
+        "--transport", choices=("http", "sse"), help="streamable HTTP, or the older SSE (default: found out)"
+    )
+    remote(
+        "--header-env",
+        action="append",
+        default=[],
+        metavar="NAME=VARIABLE",
+        help="send a header whose value is in an environment variable; may be said again",
+    )
+    remote(
+        "--bearer-env", metavar="VARIABLE", help="send Authorization: Bearer, with the token in the variable"
+    )
+    remote("--listen", metavar="HOST:PORT", help="serve HTTP there instead of standard input and output")
+    return parser

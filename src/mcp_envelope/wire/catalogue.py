@@ -1,0 +1,100 @@
+"""What is known of the tools behind the proxy, learned from the lists that pass.
+
+Strategy: every list entry that passes is turned into what clients are told, and what was learned from it is kept
+by the tool's name. A server that lists `envelope_read` itself has an envelope already, and is left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from ..dialects.notice import READ_TOOL
+from ..front import Front, Published
+from ..jsontree import Buffer, encode
+from .frames import ListResult, replaced
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """What a call of a tool needs to know."""
+
+    published: Published
+    # Whether `tokenBudget` is ours to take out of the arguments.
+    adds_budget: bool
+
+
+class _Entry(msgspec.Struct):
+    name: str
+    inputSchema: Any = None  # noqa: N815
+    outputSchema: Any = None  # noqa: N815
+
+
+_ENTRY: Final = msgspec.json.Decoder(_Entry)
+_LIST: Final = msgspec.json.Decoder(ListResult)
+NOTHING: Final = Listed(Published(), False)
+
+
+class Catalogue:
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self.tools: dict[str, Listed] = {}
+        # Whether every page of a list was seen.
+        self.complete = False
+        # Whether the server has an envelope of its own.
+        self.enveloped = False
+
+    def find(self, name: str) -> Listed | None:
+        """What is known of a tool; None if a list could tell more."""
+        found = self.tools.get(name)
+        return NOTHING if found is None and self.complete else found
+
+    def learn(self, result: Raw) -> bytes | None:
+        """A page of a list as clients should see it; None if it should stay as it is."""
+        try:
+            page = _LIST.decode(result)
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        entries = [self._entry(raw) for raw in page.tools]
+        if any(entry is not None and entry.name == READ_TOOL for entry in entries):
+            self.enveloped = True
+        if self.enveloped:
+            self.complete = True
+            return None
+        tools: list[Buffer] = [
+            raw if entry is None else self._rewritten(raw, entry)
+            for raw, entry in zip(page.tools, entries, strict=True)
+        ]
+        if not page.next_cursor:
+            self.complete = True
+            tools.append(encode(self._front.read_tool()))
+        return replaced(result, {"tools": b"[%b]" % b",".join(tools)})
+
+    def cursor(self, result: Raw) -> str | None:
+        """The cursor of the next page, if there is one."""
+        try:
+            return _LIST.decode(result).next_cursor or None
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+
+    def _entry(self, raw: Raw) -> _Entry | None:
+        try:
+            return _ENTRY.decode(raw)
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+
+    def _rewritten(self, raw: Raw, entry: _Entry) -> Buffer:
+        schema = entry.outputSchema if isinstance(entry.outputSchema, dict) else None
+        published = self._front.publish(entry.name, schema)
+        adds = self._front.adds_budget(entry.inputSchema)
+        self.tools[entry.name] = Listed(published, adds)
+        shown = self._front.listed({"inputSchema": entry.inputSchema, "outputSchema": schema}, published)
+        changes: dict[str, bytes | None] = {}
+        if adds:
+            changes["inputSchema"] = encode(shown["inputSchema"])
+        if entry.outputSchema is not None or shown.get("outputSchema") is not None:
+            told = shown.get("outputSchema")
+            if told != entry.outputSchema:
+                changes["outputSchema"] = None if told is None else encode(told)
+        return replaced(raw, changes) if changes else raw
