@@ -106,24 +106,34 @@ class _TextBlock(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _repeats(content: Sequence[Buffer], node: Node) -> bool:
-    """Whether the content is one text, and that the structure again, or the structure's `result`."""
+    """Whether the content only says the structure again: as one text, its `result`, or a text for each item."""
     if not content:
         return True
-    if len(content) != 1 or len(content[0]) < node.size // 2:
+    if sum(map(len, content)) < node.size // 2:
         return False
     try:
-        text = msgspec.json.decode(content[0], type=_TextBlock).text.encode()
-        root = sniff(text)
-        other = text if root is None else bytes(root.raw)
-        inside = [member.value for member in node.members()] if node.kind == "object" else []
-        several = [bytes(node.raw), *map(bytes, inside[:1] if len(inside) == 1 else [])]
-        if other in several:
-            return True
-        # The same values may be spelled in another way: 1.0 and 1, or escapes.
-        value = msgspec.json.decode(other)
-        return any(msgspec.json.decode(each) == value for each in several)
+        texts = [msgspec.json.decode(block, type=_TextBlock).text for block in content]
+        members = node.members() if node.kind == "object" else []
+        values = [node] if len(members) != 1 else [node, node.child(0)]
+        if len(texts) == 1:
+            return any(_says(texts[0], value.raw) for value in values)
+        lists = [value for value in values if value.kind == "array" and value.total() == len(texts)]
+        return any(all(map(_says, texts, value.all_items())) for value in lists)
     except (msgspec.MsgspecError, TooDeep, RecursionError, UnicodeError, ValueError):
         return False
+
+
+def _says(text: str, raw: Buffer) -> bool:
+    """Whether a text is a value, or how a value is written."""
+    written = text.encode()
+    root = sniff(written)
+    if (written if root is None else root.raw) == raw:
+        return True
+    value = msgspec.json.decode(raw)
+    if value == text:
+        return True
+    # The same may be spelled in another way: 1.0 and 1, or escapes.
+    return bool(msgspec.json.decode(written) == value)
 
 
 def read_payload(value: Any, read_as: As = "auto") -> Payload:

@@ -229,7 +229,7 @@ class _Search:
     def _add(self, page: _Page, lines: list[str], line: int, start: int, column: int) -> None:
         if self._room <= 0:
             raise _Enough
-        before = lines[max(line - self._context, 0) : line]
+        before = [_clipped(one) for one in lines[max(line - self._context, 0) : line]]
         if missing := self._context - len(before):
             before = [*page.before[-missing:], *before]
         match = Match(
@@ -237,7 +237,7 @@ class _Search:
             offset=page.offset + start + column,
             line=page.line + line,
             text=_clipped(lines[line], column),
-            before=list(map(_clipped, before)),
+            before=before,
             after=list(map(_clipped, lines[line + 1 : line + 1 + self._context])),
         )
         self.matches.append(match)

@@ -51,6 +51,10 @@ class Finder:
     def __init__(self, pattern: str, *, ignore_case: bool, longest: int, budget: Budget) -> None:
         if len(pattern) > longest:
             raise bad(pattern, longest, f"the pattern has {len(pattern):,} characters, {longest:,} may be")
+        try:
+            pattern.encode()
+        except UnicodeEncodeError as error:
+            raise bad(pattern, error.start, "half of a surrogate pair is no character") from None
         import re2  # type: ignore[import-untyped]
 
         options = re2.Options()
@@ -63,8 +67,6 @@ class Finder:
             self._regex: Any = re2.compile(f"(?m){_by_line(pattern)}", options)
         except re2.error as error:
             raise _misread(pattern, error.args[0] if error.args else b"") from None
-        except UnicodeEncodeError as error:
-            raise bad(pattern, error.start - 4, "half of a surrogate pair is no character") from None
         finally:
             # The library keeps 128 patterns for the whole process, each with megabytes of states.
             re2.purge()

@@ -169,7 +169,7 @@ def _page_of_blocks(root: Value, path: str, offset: int, budget: Budget, room: i
         # Dialects other than native tell the paths of blocks without their list's name.
         path = _BLOCKS + path
     above, _, step = path.rpartition("/")
-    value = _found(root, path or _BLOCKS)
+    value = _found_in_either(root, path or _BLOCKS)
     if value.path == _BLOCKS:
         page = page_of(value, offset, room)
         page.shape = "blocks"
@@ -178,6 +178,20 @@ def _page_of_blocks(root: Value, path: str, offset: int, budget: Budget, room: i
         part = Part(step, value.raw())
         return Page(_BLOCKS, "blocks", int(step), int(step) + 1, parts=[part])
     return page_of(value, offset, room)
+
+
+def _found_in_either(root: Value, path: str) -> Value:
+    """A path into the result, or into its structure, which many would take for the same."""
+    try:
+        return root.find(path)
+    except BadPath:
+        structure = root.child("structuredContent")
+        try:
+            if structure is not None:
+                return structure.find(path)
+        except BadPath:
+            pass
+    return _found(root, path)
 
 
 def _found(root: Value, path: str) -> Value:
