@@ -71,6 +71,7 @@ def test_findings(run: Run) -> None:
     assert run("clean.py") == (0, "", "1 file, nothing found\n")
     assert run(".").out == f"server.py:9:12: {FOUND}\n"
     assert run(".", "server.py", "./clean.py").err.startswith("2 files, 1 finding,")
+    assert run("clean.py", "--format", "text", "server.py").err.startswith("2 files, 1 finding,")
 
 
 def test_a_terminal_gets_colours(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
