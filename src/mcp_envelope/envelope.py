@@ -151,6 +151,7 @@ def seal(
         budget=budget,
         payload=read,
         redacted=secrets,
+        in_place=spoken.name == "native",
     )
 
 

@@ -9,19 +9,18 @@ nothing: adapters do.
 from __future__ import annotations
 
 import dataclasses
-import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from . import dialects
-from .budget import MIN_TOKENS
 from .clients import UNKNOWN, Client
 from .dialects.notice import READ_TOOL
 from .envelope import seal
+from .job import most_bytes
 from .jsontree import Buffer, encode
 from .payload import Payload
 from .policy import Policy, Settings
@@ -29,15 +28,16 @@ from .policy.table import BUDGET_ARGUMENT, BUILT_IN
 from .ranking import Ranking
 from .schema import Schema, SchemaError, widen
 from .sealed import Sealed
+from .tracing import current_span, trace, trace_untouched
 
 if TYPE_CHECKING:
     from .vault.ledger import Call as Noted
     from .vault.ledger import Ledger
     from .vault.vault import Keeping, Vault
 
+# Without bounds: what is out of range is clamped, with a warning, and not refused by a client beforehand.
 _BUDGET: Final = {
     "type": "integer",
-    "minimum": MIN_TOKENS,
     "description": "The most tokens that the result may have. Default: what the server is set to.",
 }
 _WRAPPED: Final = "x-fastmcp-wrap-result"
@@ -78,10 +78,22 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     declared: Declared = Declared()
     published: Published = Published()
     started: float = 0.0
+    # The tracing span that the call came in with, if somebody traces.
+    span: Any = None
 
     @property
     def is_native(self) -> bool:
         return self.policy.dialect == "native"
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether a result that fits goes out as it is: there is nothing to say about it, and nothing to leave out."""
+        policy = self.policy
+        return (
+            policy.dialect == "native"
+            and policy.detail == "minimal"
+            and not (policy.warnings or policy.include_only or policy.exclude_fields)
+        )
 
 
 class Front:
@@ -104,8 +116,13 @@ class Front:
         self._opened: tuple[Vault | None] | None = None
         self._ledger = ledger
         self._lock = threading.Lock()
+        # Told of every call, besides the ledger.
+        self.observers: list[Callable[[Noted], None]] = []
         self._token_budget = token_budget
         self._published: dict[tuple[str, bytes, bool], Published] = {}
+        # By identity, which is quick to look up; what the ids belong to is kept beside, so that it stays true.
+        self._told: dict[tuple[str, int, bool], tuple[object, Published]] = {}
+        self._settled: dict[tuple[int, Client, int], tuple[Policy, Declared | None, Policy]] = {}
 
     # -- what is listed -------------------------------------------------------------------------------------
 
@@ -136,12 +153,18 @@ class Front:
         `misses` tells that the tool may answer that there is nothing, in the dialect's words.
         """
         name = self.dialect or self.settings.policy(tool).dialect
+        told = self._told.get((name, id(schema), misses))
+        if told is not None and told[0] is schema:
+            return told[1]
         key = name, b"" if schema is None else encode(schema), misses
         known = self._published.get(key)
         if known is None:
             if len(self._published) >= _REMEMBERED:
                 self._published.clear()
             known = self._published[key] = _publish(name, schema, misses)
+        if len(self._told) >= _REMEMBERED:
+            self._told.clear()
+        self._told[name, id(schema), misses] = schema, known
         return known
 
     def read_tool(self) -> dict[str, Any]:
@@ -156,7 +179,16 @@ class Front:
         self, tool: str, requested: object = None, client: Client = UNKNOWN, declared: Declared | None = None
     ) -> Policy:
         """The file and the environment, then the tool's own words, then what is known of the client."""
-        policy = self.settings.policy(tool)
+        base = self.settings.policy(tool)
+        key = id(base), client, id(declared)
+        kept = self._settled.get(key)
+        if kept is None or kept[0] is not base or kept[1] is not declared:
+            if len(self._settled) >= _REMEMBERED:
+                self._settled.clear()
+            kept = self._settled[key] = base, declared, self._settle(base, client, declared)
+        return kept[2] if requested is None else kept[2].with_budget(requested)
+
+    def _settle(self, policy: Policy, client: Client, declared: Declared | None) -> Policy:
         changes: dict[str, Any] = {}
         if self.dialect is not None and self.dialect != policy.dialect:
             changes["dialect"] = self.dialect
@@ -167,41 +199,44 @@ class Front:
                 changes |= {"tokens": client.tokens, "bytes": client.max_bytes}
         if declared is not None and declared.hint and not policy.hint:
             changes["hint"] = declared.hint
-        if changes:
-            policy = dataclasses.replace(policy, **changes)
-        return policy if requested is None else policy.with_budget(requested)
+        return dataclasses.replace(policy, **changes) if changes else policy
 
     # -- what leaves ----------------------------------------------------------------------------------------
 
     def fits(
         self, call: Call, content: Sequence[Buffer], structured: Buffer | None, size: int, is_error: bool = False
     ) -> bool:
-        """Whether a result can certainly go out as it is, without a closer look; it is noted if so.
+        """Whether a result can go out as it is; it is noted if so.
 
         `size` is that of the larger lane, in bytes: tokens never exceed them.
         """
         policy = call.policy
         budget = policy.budget
+        if not call.is_quiet or (call.published.wrap and structured is not None and not is_error):
+            return False
         if budget is not None and size > budget.limit:
-            return False
-        if not call.is_native or policy.include_only or policy.exclude_fields:
-            return False
-        if call.published.wrap and structured is not None and not is_error:
-            return False
+            # Only counting tells.
+            if size > most_bytes(budget):
+                return False
+            lanes = _lanes(content, structured)
+            if any(len(lane) > budget.limit and budget.meter.count(lane) > budget.limit for lane in lanes):
+                return False
         if policy.redact:
             from . import treatment
 
             using = treatment.redactor(tuple(policy.redact_patterns.items()))
-            lanes = content if structured is None else (*content, structured)
-            if any(using.may_find(bytes(lane)) for lane in lanes):
-                return False
+            for part in content if structured is None else (*content, structured):
+                if using.may_find(raw := bytes(part)) and using.redact_json(raw)[1]:
+                    return False
         self.untouched(call, size)
+        if (span := call.span or current_span()) is not None:
+            trace_untouched(budget, _lanes(content, structured), span)
         return True
 
     def seal(self, payload: Any, call: Call, *, is_error: bool | None = None, **more: Any) -> Sealed:
         """Whatever a tool returned or raised, fitted, stored if it was cut, and noted."""
         policy, declared, published = call.policy, call.declared, call.published
-        rank = {path: ranking for path, ranking in declared.lists.items() if path not in policy.lists}
+        rank = {path: ranking for path, ranking in declared.lists.items() if not _ranks(policy, path)}
         begun = time.perf_counter()
         sealed = seal(
             payload,
@@ -217,7 +252,7 @@ class Front:
             is_error=is_error,
         )
         ended = time.perf_counter()
-        if self._ledger is not False:
+        if self._ledger is not False or self.observers:
             from .vault.ledger import Call as Noted
 
             tool_ms = (begun - call.started) * 1000 if call.started else None
@@ -231,12 +266,12 @@ class Front:
                 seal_ms=(ended - begun) * 1000,
             )
             self.note(noted)
-        trace(sealed)
+        trace(sealed, call.span)
         return sealed
 
     def untouched(self, call: Call, size: int) -> None:
         """Note a result of so many bytes that went out as it came."""
-        if self._ledger is False:
+        if self._ledger is False and not self.observers:
             return
         from .vault.ledger import Call as Noted
 
@@ -261,7 +296,7 @@ class Front:
         from .vault.reading import read
 
         sealed = read(self.vault, arguments, owner=call.owner, policy=call.policy)
-        trace(sealed)
+        trace(sealed, call.span)
         return sealed
 
     # -- where things are kept ------------------------------------------------------------------------------
@@ -289,6 +324,8 @@ class Front:
         return None if vault is None else vault.of(owner)
 
     def note(self, call: Noted) -> None:
+        for observer in self.observers:
+            observer(call)
         if self._ledger is True:
             from .vault.ledger import Ledger
 
@@ -305,8 +342,19 @@ class Front:
             self._opened[0].close()
 
 
+def _lanes(content: Sequence[Buffer], structured: Buffer | None) -> tuple[bytes, ...]:
+    """The exact texts that are measured."""
+    text = b"[%b]" % b",".join(content)
+    return (text,) if structured is None else (text, bytes(structured))
+
+
 def _is_set(policy: Policy, name: str) -> bool:
     return policy.sources.get(name, BUILT_IN) != BUILT_IN
+
+
+def _ranks(policy: Policy, path: str) -> bool:
+    """Whether the settings rank this list, by its path or by its bare name."""
+    return path in policy.lists or path.rpartition("/")[2] in policy.lists
 
 
 def _publish(name: str, schema: Mapping[str, Any] | None, misses: bool) -> Published:
@@ -339,28 +387,6 @@ def _unwrapped(schema: Mapping[str, Any]) -> Mapping[str, Any]:
         return schema
     shared = {name: schema[name] for name in ("$defs", "definitions", "$schema") if name in schema}
     return {**shared, **inner}
-
-
-def trace(sealed: Sealed) -> None:
-    """Facts about the result on the span that is open, if anybody traces."""
-    telemetry = sys.modules.get("opentelemetry.trace")
-    if telemetry is None:
-        return
-    span = telemetry.get_current_span()
-    if not span.is_recording():
-        return
-    report = sealed.report
-    span.set_attributes(
-        {
-            "mcp_envelope.budget.limit": report.limit,
-            "mcp_envelope.budget.unit": report.unit,
-            "mcp_envelope.budget.used": report.used,
-            "mcp_envelope.truncated": sealed.truncated,
-            "mcp_envelope.cuts": len(sealed.cuts),
-            "mcp_envelope.handle_present": sealed.handle is not None,
-            **({"mcp_envelope.error_code": sealed.problem.code} if sealed.problem else {}),
-        }
-    )
 
 
 def is_read_tool(name: str) -> bool:

@@ -46,6 +46,7 @@ class Sealed:
         budget: Budget,
         payload: Payload,
         redacted: Mapping[str, int] | None = None,
+        in_place: bool = True,
     ) -> None:
         self._content = content
         self._structured = structured
@@ -53,6 +54,8 @@ class Sealed:
         self._budget = budget
         self._payload = payload
         self._redacted = redacted or {}
+        # Whether the dialect leaves a payload that fits as it is, without a shape of its own around it.
+        self._in_place = in_place
         self.is_error = is_error
         self.meta = meta
 
@@ -88,7 +91,8 @@ class Sealed:
     @property
     def untouched(self) -> bool:
         """Whether the payload went out as it came, with nothing to say about it."""
-        return self.meta is None and not self._redacted and not self.cuts and self._facts.error is None
+        quiet = self.meta is None and not self._redacted and not self.cuts and self._facts.error is None
+        return quiet and self._in_place
 
     @property
     def handle(self) -> str | None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+from ..codes import CATALOGUE
 from ..errors import problem_of
 from ..jsontree import encode
 from ..outcome import Failure
 from ..payload import to_json
+from ..scrubbing import scrub_line
+
+if TYPE_CHECKING:
+    from ..facts import Problem
 
 _log = logging.getLogger("mcp_envelope")
+_PREFIX: Final = "the result cannot be written as JSON: "
 
 
 def blocks_of(content: Sequence[Any]) -> list[bytes]:
@@ -40,16 +46,34 @@ def problem(error: BaseException, arguments: Mapping[str, Any], root: str | None
     if isinstance(error, Failure):
         return error
     known = [value for value in arguments.values() if isinstance(value, str)]
-    told = problem_of(error, known=known, root=root)
+    return _failure(problem_of(error, known=known, root=root), error)
+
+
+def in_body(error: BaseException, arguments: Mapping[str, Any]) -> BaseException:
+    """A model that the tool's own code could not make is the caller's mistake only if it speaks of arguments."""
+    if type(error).__name__ != "ValidationError" or not hasattr(error, "errors"):
+        return error
+    places = [place["loc"][0] for place in error.errors() if place["loc"]]
+    if places and all(place in arguments for place in places):
+        return error
+    unexpected = RuntimeError("a model could not be made inside of the tool")
+    unexpected.__traceback__ = error.__traceback__
+    unexpected.__context__ = error
+    return unexpected
+
+
+def bad_result(error: BaseException) -> Failure:
+    """What a tool returned is not fit to be sent. Why is said without any of its values."""
+    _log.error("mcp-envelope: a tool returned what cannot be sent", exc_info=error)
+    if hasattr(error, "errors"):
+        # A pydantic model that the result does not conform to: the fields, and what is wrong with each.
+        message = f"The result is not what the tool promises: {problem_of(error).message}"
+    else:
+        message = f"The result cannot be written as JSON: {str(error).removeprefix(_PREFIX)}"
+    return _failure(CATALOGUE.problem("BAD_RESULT", scrub_line(message, limit=400)), error)
+
+
+def _failure(told: Problem, error: BaseException) -> Failure:
     failure = Failure(told.code, told.message, told.hint, told.details)
     failure.__cause__ = error
     return failure
-
-
-def warn_of_hand_made(tool: str, value: object) -> None:
-    _log.warning(
-        "mcp-envelope: the tool %s makes its result by hand (%s); return the data, a Reply, or raise a Failure. "
-        "`mcp-envelope lint` finds such places.",
-        tool,
-        type(value).__name__,
-    )

@@ -1,7 +1,8 @@
-"""A tool's function while it runs: what it returns is taken before the library turns it into a result.
+"""A call while it runs: what its tool returns is taken before the library turns it into a result.
 
 Strategy: an adapter opens a `Run` for a call and wraps the function of a tool once. The wrapper finds the run in
-a context variable, which goes along into worker threads. Outcomes (`Reply`, `Miss`), items that are yielded, and
+a context variable, which goes along into worker threads, and takes it away from the tool's own code, so that
+calls from inside a tool are calls of their own. Outcomes (`Reply`, `Miss`, `Failure`), items that are yielded, and
 values that are certainly too large are sealed at once, from the value itself and in the tool's own thread. All
 else is left to the library, so that what fits is what the library makes of it.
 """
@@ -11,9 +12,10 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -23,16 +25,33 @@ from ..job import most_bytes
 from ..outcome import Failure, Miss, Reply
 from ..payload import Payload, PayloadError, read_payload
 from ..sealed import Sealed
+from ..vault.store import StoreError
+from .results import bad_result, problem
+from .sizes import is_small
+
+if TYPE_CHECKING:
+    from ..budget import Budget
 
 _log = logging.getLogger("mcp_envelope")
-_TINY: Final = 1024
+# Results of more bytes are worked on in a thread of their own: they would hold up everybody on the event loop.
+LARGE: Final = 1 << 16
+_WRAPPED: Final = "__mcp_envelope_wrapped__"
 
 
 class Library(Protocol):
     """What an adapter knows of one tool, in terms of its library."""
 
+    # Whether the library puts this tool's values into a member `result`.
+    wraps: bool
+    # Whether the library makes a structured lane of this tool's values that are no objects.
+    structures: bool
+
     def is_result(self, value: object) -> bool:
         """Whether this is a result already, or something else that is not data: blocks, input to ask for."""
+        ...
+
+    def is_hand_made(self, value: object) -> bool:
+        """Whether the tool's author made a whole result."""
         ...
 
     def to_json(self, value: Any) -> bytes:
@@ -43,17 +62,6 @@ class Library(Protocol):
         """The same for one of the items that a tool yields."""
         ...
 
-    # Whether the library puts this tool's values into a member `result`.
-    wraps: bool
-    # Whether the library makes a structured lane of this tool's values that are no objects.
-    structures: bool
-
-    # What the tool declared, and what clients were told of its results.
-    declared: Declared
-
-    @property
-    def published(self) -> Published: ...
-
     def of(self, sealed: Sealed, call: Call) -> Any:
         """A sealed result, as something that the library passes on as it is."""
         ...
@@ -62,96 +70,138 @@ class Library(Protocol):
 class Run:
     """One call that is running. `context` gathers what the tool's code says besides."""
 
-    def __init__(self, front: Front, call: Call) -> None:
+    def __init__(self, front: Front, call: Call, requested: object = None, warned: set[str] | None = None) -> None:
         self.front = front
         self.call = call
         self.context = CallContext()
         # The budget that the call asked for, if it did.
-        self.requested: object = None
+        self._requested = requested
+        # Tools whose hand-made results were warned of; None if nobody wants to know.
+        self._warned = warned
+        self._stored: list[str] = []
+        self._budget: Budget | None = call.policy.budget
+        # Whether the tool is known: its own settings, and what clients were told of it.
+        self.is_known = False
+        # Whether the tool did its part, and the library has the value.
+        self.has_returned = False
 
-    @property
-    def has_words(self) -> bool:
-        """Whether something was said that has to travel with the result."""
-        return self.context != _SILENT
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Around everything that a call does. Whoever is interrupted leaves nothing in the vault."""
+        token = running.set(self)
+        try:
+            with call_context(self.context):
+                yield
+        except BaseException:
+            self._discard()
+            raise
+        finally:
+            running.reset(token)
 
-    def seal(self, payload: Any, **more: Any) -> Sealed:
-        with call_context(self.context):
-            return self.front.seal(payload, self.call, **more)
+    def _discard(self) -> None:
+        vault = self.front.vault if self._stored else None
+        for handle in self._stored if vault is not None else ():
+            with suppress(StoreError):
+                vault.delete(handle, self.call.owner)
 
     def know(self, declared: Declared, published: Published) -> None:
         """What is found out about the tool when it is reached: its own settings apply from here on."""
         call = self.call
         policy = call.policy
-        if declared is not call.declared and declared != Declared():
-            policy = self.front.policy(call.tool, self.requested, call.client, declared)
+        if declared != _UNDECLARED:
+            policy = self.front.policy(call.tool, self._requested, call.client, declared)
+            self._budget = policy.budget
         self.call = replace(call, declared=declared, published=published, policy=policy)
+        self.is_known = True
 
-    def fits(self, content: Sequence[bytes], structured: bytes | None) -> bool:
-        """Whether a result can certainly go out as it is, without a closer look."""
-        policy = self.call.policy
-        size = max(sum(map(len, content)) + len(content) + 1, len(structured or b""))
-        budget = policy.budget
-        if policy.dialect != "native" or self.has_words or policy.include_only or policy.exclude_fields:
-            return False
-        if self.call.published.wrap and structured is not None:
-            return False
-        if budget is not None and size > budget.limit:
-            return False
-        if policy.redact and self._has_secrets(content, structured):
-            return False
-        self.front.untouched(self.call, size)
-        return True
+    # -- what leaves ----------------------------------------------------------------------------------------
 
-    def _has_secrets(self, content: Sequence[bytes], structured: bytes | None) -> bool:
-        from .. import treatment
-
-        using = treatment.redactor(tuple(self.call.policy.redact_patterns.items()))
-        # A text that is escaped holds the same words; only the closer look tells for sure.
-        return any(using.may_find(part) for part in (*content, *([] if structured is None else [structured])))
-
-    def finish(self, value: Any, library: Library) -> Any:
-        """What the library should get instead of a returned value: the value itself, or a sealed result."""
-        self.know(library.declared, library.published)
-        if isinstance(value, Reply | Miss):
-            return library.of(self.seal(self._unfolded(value, library)), self.call)
-        if library.is_result(value):
-            return value
-        # A dialect, or words that travel along, need the value itself. Otherwise only what cannot fit is taken.
-        must = self.has_words or not self.call.is_native
-        payload: Payload | None = None
-        if isinstance(value, str):
-            if must or len(value) > self.most:
-                payload = self._text(value, library)
-        elif must or not _is_tiny(value):
-            written = library.to_json(value)
-            if must or len(written) > self.most:
-                payload = self._document(written, library)
-        return value if payload is None else library.of(self.seal(payload), self.call)
-
-    def failed(self, failure: Failure, library: Library) -> Any:
-        """A failure that the tool's author foresaw; the library need not log it as a crash."""
-        self.know(library.declared, library.published)
-        return library.of(self.seal(failure), self.call)
+    @property
+    def speaks(self) -> bool:
+        """Whether even a result that fits is changed: it has a shape of the dialect's, or words go with it."""
+        return self.context != _SILENT or not self.call.is_quiet
 
     @property
     def most(self) -> int:
         """A payload of more bytes is certainly over the budget."""
-        budget = self.call.policy.budget
-        return 1 << 60 if budget is None else most_bytes(budget)
+        return 1 << 60 if self._budget is None else most_bytes(self._budget)
 
-    def _unfolded(self, value: Any, library: Library) -> Any:
+    def fits(self, content: Sequence[bytes], structured: bytes | None, is_error: bool = False) -> bool:
+        """Whether a result can go out as it is."""
+        if self.speaks:
+            return False
+        size = max(sum(map(len, content)) + len(content) + 1, len(structured or b""))
+        return self.front.fits(self.call, content, structured, size, is_error)
+
+    def seal(self, payload: Any, **more: Any) -> Sealed:
+        with call_context(self.context):
+            sealed = self.front.seal(payload, self.call, **more)
+        if sealed.handle is not None:
+            self._stored.append(sealed.handle)
+        return sealed
+
+    async def seal_aside(self, payload: Payload, **more: Any) -> Sealed:
+        """The same from the event loop, which is not held up by it."""
+        if payload.size <= LARGE:
+            return self.seal(payload, **more)
+        from anyio import to_thread
+
+        return await to_thread.run_sync(functools.partial(self.seal, payload, **more))
+
+    def failure(self, error: BaseException, arguments: Mapping[str, Any]) -> Sealed:
+        """Whatever was raised, as far as a caller may know of it. What passes through is raised again."""
+        if self.has_returned and isinstance(error, ValueError | TypeError | RecursionError):
+            # The tool was done: the library could make nothing of what it returned.
+            return self.seal(bad_result(error))
+        return self.seal(problem(error, arguments))
+
+    # -- what a tool returned -------------------------------------------------------------------------------
+
+    def finish(self, value: Any, library: Library) -> Any:
+        """What the library should get instead of a returned value: the value itself, or a sealed result."""
+        try:
+            return self._finish(value, library)
+        except PayloadError as error:
+            return library.of(self.seal(bad_result(error)), self.call)
+
+    def _finish(self, value: Any, library: Library) -> Any:
+        self.has_returned = True
+        if isinstance(value, Reply | Miss):
+            return library.of(self.seal(self._unfolded(value, library)), self.call)
+        if library.is_result(value):
+            self._warn_of(value, library)
+            return value
+        speaks = self.speaks
+        if isinstance(value, str):
+            if speaks or len(value) > self.most:
+                return library.of(self.seal(self._text(value, library)), self.call)
+            return value
+        if not speaks and (self._budget is None or is_small(value, self._budget.limit)):
+            return value
+        try:
+            written = library.to_json(value)
+        except PayloadError:
+            if speaks:
+                raise
+            # The library may have another way to show it.
+            return value
+        if not speaks and len(written) <= self.most:
+            return value
+        return library.of(self.seal(self._document(written, library)), self.call)
+
+    def failed(self, failure: Failure, library: Library) -> Any:
+        """A failure that the tool's author foresaw; the library need not log it as a crash."""
+        return library.of(self.seal(failure), self.call)
+
+    def _unfolded(self, value: Reply | Miss, library: Library) -> Any:
         """A reply whose data is written as the library writes it."""
-        if isinstance(value, Reply) and value.data is not None and not isinstance(value.data, str):
-            if library.is_result(value.data):
-                return value
-            try:
-                payload = self._document(library.to_json(value.data), library)
-            except PayloadError:
-                return value
-            return _with_data(value, payload)
-        if isinstance(value, Reply) and isinstance(value.data, str):
-            return _with_data(value, self._text(value.data, library))
-        return value
+        if not isinstance(value, Reply) or value.data is None or library.is_result(value.data):
+            return value
+        text = isinstance(value.data, str)
+        payload = (
+            self._text(value.data, library) if text else self._document(library.to_json(value.data), library)
+        )
+        return _with_data(value, payload)
 
     def _document(self, written: bytes, library: Library) -> Payload:
         if library.wraps and self.call.is_native:
@@ -168,80 +218,112 @@ class Run:
             return read_payload({"result": value})
         return read_payload(value, "text")
 
+    def _warn_of(self, value: object, library: Library) -> None:
+        tool = self.call.tool
+        if self._warned is None or tool in self._warned or not library.is_hand_made(value):
+            return
+        self._warned.add(tool)
+        _log.warning(
+            "mcp-envelope: the tool %s makes its result by hand (%s); return the data, a Reply, or raise a "
+            "Failure. `mcp-envelope lint` finds such places.",
+            tool,
+            type(value).__name__,
+        )
+
 
 _SILENT: Final = CallContext()
+_UNDECLARED: Final = Declared()
 running: Final[ContextVar[Run | None]] = ContextVar("mcp_envelope_run", default=None)
 
 
+def is_wrapped(function: object) -> bool:
+    return getattr(function, _WRAPPED, False) is True
+
+
 def wrapped(function: Callable[..., Any], library: Library) -> Callable[..., Any]:
-    """The function of a tool, with its outcome taken. Outside of a run it is as it was."""
-    if inspect.iscoroutinefunction(_bare(function)):
+    """The function of a tool, with its outcome taken. Outside of a run it gives the plain data."""
+    bare = _bare(function)
+    made: Callable[..., Any]
+    if inspect.iscoroutinefunction(bare):
 
-        @functools.wraps(function)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            run = running.get()
-            if run is None:
-                return await function(*args, **kwargs)
-            try:
-                with call_context(run.context):
-                    value = await function(*args, **kwargs)
-                    return await _settled(run, value, library)
-            except Failure as failure:
-                return run.failed(failure, library)
+            return await _settled(function(*args, **kwargs), library)
 
-        return awaited
+        made = awaited
+    elif inspect.isasyncgenfunction(bare):
 
-    if inspect.isasyncgenfunction(_bare(function)):
-
-        @functools.wraps(function)
         async def gathered(*args: Any, **kwargs: Any) -> Any:
+            return await _settled(_itself(function(*args, **kwargs)), library)
+
+        made = gathered
+    else:
+
+        def called(*args: Any, **kwargs: Any) -> Any:
             run = running.get()
-            items = function(*args, **kwargs)
             if run is None:
-                return [item async for item in items]
-            try:
-                with call_context(run.context):
-                    return await _settled(run, items, library)
-            except Failure as failure:
-                return run.failed(failure, library)
+                return _plain(function(*args, **kwargs))
+            with _tool_code():
+                try:
+                    value = function(*args, **kwargs)
+                    if inspect.isgenerator(value):
+                        from .yielding import gather
 
-        return gathered
+                        return gather(run, value, library)
+                except Failure as failure:
+                    return run.failed(failure, library)
+            return _later(run, value, library) if inspect.isawaitable(value) else run.finish(value, library)
 
-    @functools.wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        run = running.get()
-        if run is None:
-            value = function(*args, **kwargs)
-            return list(value) if inspect.isgenerator(value) else value
+        made = called
+    functools.update_wrapper(made, function)
+    if not hasattr(function, "__annotations__"):
+        # A partial has none of its own: the library goes by its signature.
+        made.__annotations__ = {}
+    setattr(made, _WRAPPED, True)
+    return made
+
+
+@contextmanager
+def _tool_code() -> Iterator[None]:
+    token = running.set(None)
+    try:
+        yield
+    finally:
+        running.reset(token)
+
+
+async def _settled(outcome: Awaitable[Any], library: Library) -> Any:
+    run = running.get()
+    if run is None:
+        value = await outcome
+        return [item async for item in value] if inspect.isasyncgen(value) else _plain(value)
+    return await _later(run, outcome, library)
+
+
+async def _later(run: Run, outcome: Awaitable[Any], library: Library) -> Any:
+    with _tool_code():
         try:
-            with call_context(run.context):
-                value = function(*args, **kwargs)
-                if inspect.isgenerator(value):
-                    from .yielding import gather
+            value = await outcome
+            if inspect.isasyncgen(value):
+                from .yielding import gather_async
 
-                    return gather(run, value, library)
-            return value if inspect.isawaitable(value) else run.finish(value, library)
+                return await gather_async(run, value, library)
+            if inspect.isgenerator(value):
+                from .yielding import gather
+
+                return gather(run, value, library)
         except Failure as failure:
             return run.failed(failure, library)
-
-    return called
-
-
-async def _settled(run: Run, value: Any, library: Library) -> Any:
-    if inspect.isasyncgen(value):
-        from .yielding import gather_async
-
-        return await gather_async(run, value, library)
-    if inspect.isgenerator(value):
-        from .yielding import gather
-
-        return gather(run, value, library)
-    if _is_tiny(value):
+    data = value.data if isinstance(value, Reply) else value
+    if is_small(data, LARGE) or library.is_result(data):
         return run.finish(value, library)
     # Writing megabytes, cutting and storing them would hold up everybody else on the event loop.
     from anyio import to_thread
 
     return await to_thread.run_sync(run.finish, value, library)
+
+
+async def _itself(value: Any) -> Any:
+    return value
 
 
 def _bare(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -250,25 +332,11 @@ def _bare(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _is_tiny(value: object) -> bool:
-    """Whether a value is certainly small; a look at its top only."""
-    if value is None or isinstance(value, bool | int | float):
-        return True
-    if isinstance(value, str):
-        return len(value) <= _TINY
-    if type(value) is dict:
-        return len(value) <= 16 and all(_is_scalar(member) for member in value.values())
-    if type(value) is list:
-        return len(value) <= 16 and all(_is_scalar(item) for item in value)
-    return False
-
-
-def _is_scalar(value: object) -> bool:
-    return (
-        value is None
-        or isinstance(value, bool | int | float)
-        or (isinstance(value, str) and len(value) < 256)
-    )
+def _plain(value: Any) -> Any:
+    """For a caller that has no envelope: another tool's code, a test."""
+    if isinstance(value, Reply):
+        return value.data
+    return {"found": False, "hint": value.hint} if isinstance(value, Miss) else value
 
 
 def _with_data(reply: Reply, payload: Payload) -> Reply:

@@ -16,16 +16,15 @@ more than eight megabytes is searched in parts, and each part can match once.
 from __future__ import annotations
 
 import json
-import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate, repeat
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
 
 from ..faults import mend_surrogates
-from ..jsontree import OPENS_JSON, Node, encode
+from ..jsontree import Node, encode
 from ..text import characters
 from .bounds import BadQuery, Budget, TooCostly
 from .document import Run, Value
@@ -46,10 +45,8 @@ _OVERLAP: Final = 1 << 16
 _LARGE_RUN: Final = 1 << 22
 _ADVICE: Final = "Narrow it with a path, or read pages instead."
 
-# A string that may hold JSON: a quote, space, a bracket. What is looked for first is quick to find.
-_MAY_HOLD: Final = re.compile(b'"' + OPENS_JSON.pattern)
-_SPACED: Final = (b'" ', b'"\\n', b'"\\t', b'"\\r', b'"\\u00')
-_HOLDS: Final = re.compile(r"[ \t\r\n]*[\[{]")
+# What a string that holds JSON begins with.
+_OPENERS: Final = "[{ \t\r\n"
 # No control character can stand in JSON as it is stored, so two of them can stand for others for a while.
 _LINES: Final = bytes.maketrans(b'"\x00\x01', b'\n\\"')
 _ESCAPES: Final = (
@@ -62,6 +59,10 @@ _ESCAPES: Final = (
 )
 # Numbers are not looked at, so they may become anything; none is too large for a float.
 _DECODE: Final = msgspec.json.Decoder(float_hook=float).decode
+
+
+# The last step of a path, and those before it. Cheap to make, since few of them become paths.
+_Trail = tuple[Any, ...]
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -252,31 +253,31 @@ class _Search:
             self._apart(path, first, data)
             return
         value = _decoded(data)
-        texts = [text for _, text in _strings(value, None, first)]
-        if not texts:
-            return
-        searched = list(map(_plain, texts))
-        hits = list(self._finder.starts(b"\n".join(searched)))
+        texts = _texts(value)
+        lines = "\n".join(texts).encode()
+        as_they_are = not (b"\r" in lines or b"\n\n" in lines or lines.endswith(b"\n"))
+        if not as_they_are:
+            lines = b"\n".join(map(_plain, texts))
+        hits = list(self._finder.starts(lines)) if texts else []
         if self.seen + len(hits) <= self._skip:
             self.seen += len(hits)
             return
-        begins = list(accumulate([len(one) + 1 for one in searched], initial=0))
+        sizes = map(len, texts if as_they_are and lines.isascii() else map(_plain, texts))
+        begins = list(accumulate([size + 1 for size in sizes], initial=0))
         wanted = {bisect_right(begins, hit) - 1 for hit in hits}
-        for index, (where, text) in enumerate(_strings(value, path, first)):
-            if index in wanted:
-                self._matched(_Page(where, text), text)
+        for trail, text in _places(value, first, wanted):
+            self._matched(_Page(path + _path(trail), text), text)
 
     def _may_match(self, data: bytes) -> bool:
         """Whether a string in there may match. Says yes also for what matches between the strings."""
-        if b'"{' in data or b'"[' in data:
+        if self._finder.holds_json(data):
             return True
-        if any(mark in data for mark in _SPACED) and _MAY_HOLD.search(data):
-            return True
+        for escape, character in _ESCAPES:
+            if b"\\" not in data:
+                break
+            data = data.replace(escape, character)
         if b"\\" in data:
-            for escape, character in _ESCAPES:
-                data = data.replace(escape, character)
-            if b"\\" in data:
-                return True
+            return True
         return self._finder.any(_without_returns(data.translate(_LINES)))
 
     def _apart(self, path: str, first: int, data: bytes) -> None:
@@ -312,29 +313,54 @@ def _children(data: bytes, first: int) -> Iterator[tuple[str, bytes, bytes]]:
             yield str(index), b"", bytes(item)
 
 
-def _strings(value: Any, path: str | None, first: int) -> Iterator[tuple[str, str]]:
-    """The strings that have lines, in order, with their paths if a path to begin with is given."""
-    waiting: list[tuple[str, Any]] = [(path or "", value)]
+def _texts(value: Any) -> list[str]:
+    """The strings that have lines, in order. Most runs that are decoded end here, so this is plain and quick."""
+    texts: list[str] = []
+    waiting = [value]
     while waiting:
-        where, one = waiting.pop()
-        if type(one) is str:
-            inner = _held(one) if _HOLDS.match(one) else None
+        one = waiting.pop()
+        kind = type(one)
+        if kind is dict:
+            waiting.extend(reversed(one.values()))
+        elif kind is list:
+            waiting.extend(reversed(one))
+        elif kind is str and one:
+            if one[0] in _OPENERS and (inner := _held(one)) is not None:
+                waiting.append(inner)
+            else:
+                texts.append(one)
+    return texts
+
+
+def _places(value: Any, first: int, wanted: set[int]) -> Iterator[tuple[_Trail, str]]:
+    """Some of the same strings, by their numbers, with the steps that lead there, the last one first."""
+    waiting: list[tuple[_Trail, Any]] = [((), value)]
+    index, left = -1, len(wanted)
+    while left:
+        trail, one = waiting.pop()
+        if type(one) is str and one:
+            inner = _held(one) if one[0] in _OPENERS else None
             if inner is None:
-                if one:
-                    yield where, one
+                index += 1
+                if index in wanted:
+                    left -= 1
+                    yield trail, one
                 continue
             one = inner
         if type(one) is list:
             begin = first if one is value else 0
-            steps = (
-                [f"{where}/{index}" for index in range(begin, begin + len(one))]
-                if path is not None
-                else repeat("")
-            )
-            waiting.extend(reversed(list(zip(steps, one, strict=False))))
+            steps = range(begin + len(one) - 1, begin - 1, -1)
+            waiting.extend([((step, trail), item) for step, item in zip(steps, reversed(one), strict=True)])
         elif type(one) is dict:
-            keys = [f"{where}/{_escaped(key)}" for key in one] if path is not None else repeat("")
-            waiting.extend(reversed(list(zip(keys, one.values(), strict=False))))
+            waiting.extend([((key, trail), item) for key, item in reversed(one.items())])
+
+
+def _path(trail: _Trail) -> str:
+    steps: list[str] = []
+    while trail:
+        steps.append(_escaped(str(trail[0])))
+        trail = trail[1]
+    return "".join([f"/{step}" for step in reversed(steps)])
 
 
 def _held(text: str) -> Any:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ..jsontree import OPENS_JSON
 from .bounds import BadQuery, Budget, printable, shown
 
 _MEMORY: Final = 8 << 20
@@ -57,11 +58,8 @@ class Finder:
             raise bad(pattern, error.start, "half of a surrogate pair is no character") from None
         import re2  # type: ignore[import-untyped]
 
-        options = re2.Options()
-        options.max_mem = _MEMORY
-        options.log_errors = False
+        options = _quiet(re2)
         options.never_nl = True
-        options.never_capture = True
         options.case_sensitive = not ignore_case
         try:
             self._regex: Any = re2.compile(f"(?m){_by_line(pattern)}", options)
@@ -73,8 +71,13 @@ class Finder:
         size = self._regex.programsize
         if size > _LARGEST_PROGRAM:
             raise bad(pattern, 0, "the pattern is too large; write smaller counts of repetition")
+        self._holds_json: Any = re2.compile(b'"' + OPENS_JSON.pattern.replace(b"*+", b"*"), _quiet(re2))
         self._room = max(_AT_ONCE // size, 4 * _OVERLAP)
         self._budget = budget
+
+    def holds_json(self, data: bytes) -> bool:
+        """Whether there may be a string in this JSON that holds JSON. RE2 tells faster than Python does."""
+        return self._holds_json.search(data) is not None
 
     def any(self, lines: bytes) -> bool:
         return next(self.starts(lines), None) is not None
@@ -119,6 +122,14 @@ class Finder:
             if part == stop:
                 return None
             at = _character(lines, part - _OVERLAP)
+
+
+def _quiet(re2: Any) -> Any:
+    options = re2.Options()
+    options.max_mem = _MEMORY
+    options.log_errors = False
+    options.never_capture = True
+    return options
 
 
 def _character(text: bytes, at: int) -> int:

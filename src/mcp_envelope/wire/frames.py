@@ -167,6 +167,9 @@ def replaced(data: Buffer, changes: Mapping[str, bytes | None]) -> bytes:
     return b"{%b}" % b",".join(parts)
 
 
+NULL: Final = Raw(b"null")
+
+
 def response(identifier: Raw, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (bytes(identifier), result)
 

@@ -80,9 +80,15 @@ class _Pending(NamedTuple):
 
 
 class Interceptor:
-    """One conversation. `catalogue` may be shared by conversations with the same server."""
+    """One conversation. `catalogue` may be shared by conversations with the same server.
 
-    def __init__(self, front: Front, catalogue: Catalogue | None = None, *, observe: bool = False) -> None:
+    One that `adopts` also seals what looks like a tool's result when it does not know the request.
+    """
+
+    def __init__(
+        self, front: Front, catalogue: Catalogue | None = None, *, observe: bool = False, adopts: bool = False
+    ) -> None:
+        self._adopts = adopts
         self._front = front
         self.catalogue = catalogue or Catalogue(front)
         self._observe = observe
@@ -208,7 +214,7 @@ class Interceptor:
             moves = [self.from_server(part) for part in batch]
             forth, back = _joined(batch, data, [Moves(there, here) for here, there in moves])
             return Moves(back, forth)
-        if not self._pending and not self._waiting:
+        if not self._pending and not self._waiting and not self._adopts:
             return Moves([data], [])
         frame = frames.read(data)
         if frame is None or not frame.is_response:
@@ -217,6 +223,9 @@ class Interceptor:
         if key is not None and key[0] == "s" and str(key[1]).startswith(self._own):
             return self._own_list(frame)
         pending = self._pending.pop(key, None) if key is not None else None
+        if pending is None and self._adopts and _looks_like_result(frame):
+            call = Call(tool="", policy=self._front.policy("", None, self.client), client=self.client)
+            pending = _Pending("tools/call", b"", call)
         if pending is None:
             return Moves([data], [])
         if pending.method == "tools/list":
@@ -336,13 +345,13 @@ class Interceptor:
 
     # -- the end --------------------------------------------------------------------------------------------
 
-    def lost(self, message: str) -> list[bytes]:
+    def owns(self, frame: bytes) -> bool:
+        """Whether a frame is a request of our own."""
+        return self._own.encode() in frame[:200]
+
+    def lost(self, message: str, code: str = "UPSTREAM_DIED") -> list[bytes]:
         """The server is gone: every call that still waits gets a coded failure."""
-        failure = Failure(
-            "UPSTREAM_DIED",
-            message,
-            "The call may have taken effect. Check before calling again.",
-        )
+        failure = Failure(code, message, "The call may have taken effect. Check before calling again.")
         answers: list[bytes] = []
         while self._pending:
             _, pending = self._pending.popitem()
@@ -352,6 +361,13 @@ class Interceptor:
             else:
                 answers.append(frames.failure(identifier, -32603, message))
         return answers
+
+
+def _looks_like_result(frame: Frame) -> bool:
+    try:
+        return not isinstance(_RESULT.decode(_raw(frame.result)).content, UnsetType)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
 
 
 def _knowing(call: Call, listed: Listed | None) -> Call:

@@ -1,0 +1,58 @@
+"""Counters for Prometheus, in its text form."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ..vault.ledger import Call
+
+_HELP: Final = {
+    "mcp_envelope_requests_total": "HTTP requests, by method and status.",
+    "mcp_envelope_calls_total": "Tool results that passed, by what became of them.",
+    "mcp_envelope_bytes_before_total": "Bytes of tool results before any cut.",
+    "mcp_envelope_bytes_after_total": "Bytes of tool results as they left.",
+    "mcp_envelope_tokens_before_total": "Tokens of tool results before any cut; partly reckoned.",
+    "mcp_envelope_tokens_after_total": "Tokens of tool results as they left.",
+    "mcp_envelope_failures_total": "Coded failures, by code.",
+    "mcp_envelope_upstream_errors_total": "Requests that the server behind did not answer.",
+}
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self.in_flight = 0
+
+    def add(self, name: str, labels: str = "", amount: int = 1) -> None:
+        with self._lock:
+            self._counts[name, labels] += amount
+
+    def noted(self, call: Call) -> None:
+        """A tool result passed."""
+        outcome = "failed" if call.code else "cut" if call.cuts else "whole"
+        self.add("mcp_envelope_calls_total", f'outcome="{outcome}"')
+        self.add("mcp_envelope_bytes_before_total", amount=call.bytes_before)
+        self.add("mcp_envelope_bytes_after_total", amount=call.bytes_after)
+        divisor = 4 if call.unit == "bytes" else 1
+        self.add("mcp_envelope_tokens_before_total", amount=call.before // divisor)
+        self.add("mcp_envelope_tokens_after_total", amount=call.after // divisor)
+        if call.code:
+            self.add("mcp_envelope_failures_total", f'code="{call.code}"')
+
+    def text(self) -> str:
+        with self._lock:
+            counts = dict(self._counts)
+        lines = [
+            "# HELP mcp_envelope_requests_in_flight HTTP requests that are being answered.",
+            "# TYPE mcp_envelope_requests_in_flight gauge",
+            f"mcp_envelope_requests_in_flight {self.in_flight}",
+        ]
+        for name, words in _HELP.items():
+            lines += [f"# HELP {name} {words}", f"# TYPE {name} counter"]
+            found = sorted((labels, count) for (each, labels), count in counts.items() if each == name)
+            lines += [f"{name}{f'{{{labels}}}' if labels else ''} {count}" for labels, count in found]
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,74 @@
+"""`--url`: the ways to a server that speaks HTTP, from standard input or from HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ..cli.console import Misuse
+
+if TYPE_CHECKING:
+    from ..front import Front
+
+
+def run(options: argparse.Namespace, make: Callable[[], Front]) -> int:
+    headers = _headers(options)
+    split = urlsplit(options.url)
+    if split.scheme not in ("http", "https") or not split.hostname:
+        raise Misuse(f"--url is an address such as http://127.0.0.1:8000/mcp; got {options.url!r}")
+    try:
+        import httpx2  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise Misuse(
+            f"--url needs an extra ({error.name} is missing): pip install 'mcp-envelope[http]'"
+        ) from None
+    if options.listen:
+        return _listen(options, headers, make())
+    from .bridge import Bridge
+
+    return Bridge(make(), options.url, headers, transport=options.transport, observe=options.observe).run()
+
+
+def _headers(options: argparse.Namespace) -> dict[str, str]:
+    """Headers whose values are secrets come from the environment, never from the command line."""
+    headers: dict[str, str] = {}
+    for text in options.header_env:
+        name, equals, variable = text.partition("=")
+        if not equals or not name.strip() or not variable.strip():
+            raise Misuse(f"--header-env is NAME=VARIABLE; got {text!r}")
+        headers[name.strip()] = _variable(variable.strip())
+    if options.bearer_env:
+        headers["Authorization"] = f"Bearer {_variable(options.bearer_env)}"
+    return headers
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise Misuse(f"the environment variable {name} is not set")
+    return value
+
+
+def _listen(options: argparse.Namespace, headers: dict[str, str], front: Front) -> int:
+    import uvicorn
+
+    from ..cli import console
+    from .http import HttpProxy, allowed_hosts
+
+    host, colon, port = options.listen.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise Misuse(f"--listen is HOST:PORT, such as 127.0.0.1:8900; got {options.listen!r}")
+    app = HttpProxy(front, options.url, headers=headers, hosts=allowed_hosts(host), observe=options.observe)
+    config = uvicorn.Config(
+        app, host=host, port=int(port), log_level="warning", access_log=False, timeout_graceful_shutdown=5
+    )
+    server = uvicorn.Server(config)
+    console.say("note", f"listening on http://{host}:{port}, in front of {options.url}")
+    server.run()
+    return 0 if server.started else 1
