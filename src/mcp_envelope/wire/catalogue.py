@@ -33,6 +33,7 @@ class _Entry(msgspec.Struct):
 
 _ENTRY: Final = msgspec.json.Decoder(_Entry)
 _LIST: Final = msgspec.json.Decoder(ListResult)
+_DEEPEST: Final = 16
 NOTHING: Final = Listed(Published(), False)
 
 
@@ -44,6 +45,8 @@ class Catalogue:
         self.complete = False
         # Whether the server has an envelope of its own.
         self.enveloped = False
+        # Arguments that a tool wants to see in headers, too, over HTTP.
+        self._mirrored: dict[str, dict[tuple[str, ...], str]] = {}
 
     def find(self, name: str) -> Listed | None:
         """What is known of a tool; None if a list could tell more."""
@@ -71,6 +74,10 @@ class Catalogue:
             tools.append(encode(self._front.read_tool()))
         return replaced(result, {"tools": b"[%b]" % b",".join(tools)})
 
+    def headers(self, tool: str) -> dict[tuple[str, ...], str]:
+        """Which arguments of a tool go into which headers, by their paths."""
+        return self._mirrored.get(tool, {})
+
     def cursor(self, result: Raw) -> str | None:
         """The cursor of the next page, if there is one."""
         try:
@@ -88,6 +95,8 @@ class Catalogue:
         schema = entry.outputSchema if isinstance(entry.outputSchema, dict) else None
         published = self._front.publish(entry.name, schema)
         adds = self._front.adds_budget(entry.inputSchema)
+        if mirrored := _mirrored(entry.inputSchema):
+            self._mirrored[entry.name] = mirrored
         self.tools[entry.name] = Listed(published, adds)
         shown = self._front.listed({"inputSchema": entry.inputSchema, "outputSchema": schema}, published)
         changes: dict[str, bytes | None] = {}
@@ -98,3 +107,16 @@ class Catalogue:
             if told != entry.outputSchema:
                 changes["outputSchema"] = None if told is None else encode(told)
         return replaced(raw, changes) if changes else raw
+
+
+def _mirrored(schema: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
+    """The properties of an input schema that say `x-mcp-header`."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    found: dict[tuple[str, ...], str] = {}
+    if isinstance(properties, dict) and len(path) < _DEEPEST:
+        for name, inner in properties.items():
+            if isinstance(inner, dict):
+                if isinstance(token := inner.get("x-mcp-header"), str):
+                    found[*path, name] = token
+                found |= _mirrored(inner, (*path, name))
+    return found

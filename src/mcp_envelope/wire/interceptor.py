@@ -349,6 +349,22 @@ class Interceptor:
         """Whether a frame is a request of our own."""
         return self._own.encode() in frame[:200]
 
+    def awaits(self, key: Id) -> bool:
+        """Whether a request that concerns us is not answered yet."""
+        return key in self._pending
+
+    def failed(self, data: bytes, message: str, code: str) -> bytes | None:
+        """The answer to a request that could not be passed on; None for what needs no answer."""
+        frame = frames.read(data)
+        if frame is None or isinstance(frame.id, UnsetType) or isinstance(frame.method, UnsetType):
+            return None
+        pending = self._pending.pop(frame.key, None) if frame.key is not None else None
+        if pending is None or pending.call is None:
+            return frames.failure(frame.id, -32603, message)
+        hint = "Do not retry at once. Tell the user that the server is down."
+        sealed = self._front.seal(Failure(code, message, hint), pending.call)
+        return frames.response(frame.id, sealed.to_json())
+
     def lost(self, message: str, code: str = "UPSTREAM_DIED") -> list[bytes]:
         """The server is gone: every call that still waits gets a coded failure."""
         failure = Failure(code, message, "The call may have taken effect. Check before calling again.")
