@@ -25,6 +25,7 @@ from benchmarks.core import fits, memory, quality, shapes, typed
 from benchmarks.growth import growth
 from benchmarks.report import Table
 from benchmarks.startup import startup
+from benchmarks.vault import vault
 
 PARTS: dict[str, Callable[[bool], list[Table]]] = {
     "330kb": lambda quick: [typed("330 KB", 0.5 if quick else 4, most_encodes=4, least_faster=4)],
@@ -37,6 +38,7 @@ PARTS: dict[str, Callable[[bool], list[Table]]] = {
     "shapes": lambda quick: [shapes(0.2 if quick else 0.8)],
     "quality": lambda quick: [quality()],
     "import": lambda quick: [startup(5 if quick else 15)],
+    "vault": vault,
 }
 
 
