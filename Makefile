@@ -32,10 +32,25 @@ $(VENV)/bench: pyproject.toml constraints.txt | $(VENV)/dev
 	@$(PIP) install -c constraints.txt -e '.[bench]'
 	@touch $@
 
-demo: $(VENV)/base  ## seal a bundled sample and show it before and after
+$(VENV)/node/installed.json: tests/servers/node/package.json | $(VENV)/dev
+	@echo "Installing the clients of the TypeScript SDK (about ten seconds) ..."
+	@$(BIN)/python tests/servers/node/install.py
+	@touch $@
+
+$(VENV)/conformance/installed.json: tests/conformance/package.json | $(VENV)/dev
+	@echo "Installing the conformance suite (about ten seconds) ..."
+	@$(BIN)/python -m tests.conformance.suite
+	@touch $@
+
+$(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/pip
+	@echo "Installing mcp-envelope and a server to put it in front of (about ten seconds) ..."
+	@$(PIP) install -c constraints.txt -e '.[demo]'
+	@touch $@ $(VENV)/base
+
+demo: $(VENV)/demo  ## flood the proxy with real servers, and show it before and after
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/dev  ## run the tests
+test: $(VENV)/dev $(VENV)/node/installed.json $(VENV)/conformance/installed.json  ## run the tests
 	@$(BIN)/python -m pytest -n auto
 
 check: $(VENV)/dev  ## formatting, lint and types

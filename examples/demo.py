@@ -1,32 +1,34 @@
-"""Three payloads before and after `mcp-envelope seal`, and the rest of one read back: what `make demo` shows.
+"""Two real servers behind the proxy, before and after: what `make demo` shows.
 
-Strategy: each part runs the real command, exactly as printed, on a sample that is made on the spot, and then
-checks the result with means of its own: the meter, the schema library, a JSON parser, the original. What is cut is
-stored in the demo's own folder, which is gone afterwards. Colour and width follow the terminal; in a pipe the
+Strategy: each call is made twice by the official client, directly and through `mcp-envelope proxy`, and what comes
+back is checked with means of its own: the meter, the client's schema check, the original. Nothing needs a network;
+the git server works on a repository that is made on the spot. Colour and width follow the terminal; in a pipe the
 output is plain.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import re
+import random
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from unicodedata import east_asian_width
 
-import jsonschema_rs
-from samples import generate
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
-from mcp_envelope import widen
 from mcp_envelope.meters import meter
 
-SCHEMA = Path(__file__).parent / "samples" / "search.schema.json"
+HERE = Path(__file__).parent
 LIMIT = 2000
 
 PRETTY = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -34,173 +36,214 @@ WIDTH = max(48, min(shutil.get_terminal_size((88, 24)).columns, 110))
 UNICODE = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 BAR, RULE, TICK, CROSS = ("█", "─", "✓", "✗") if UNICODE else ("#", "-", "ok:", "NO:")
 
-failures: list[str] = []
+broken: list[str] = []
 
 
 def main() -> int:
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
-        shutil.copy(SCHEMA, room)
-        os.environ["MCP_ENVELOPE_VAULT"] = str(room / "vault.db")
-        show_search(room)
-        show_project(room)
-        show_log(room)
+        # What is stored goes away with the folder, and nobody's settings change the demo.
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("MCP_ENVELOPE_")
+        }
+        environment |= {"MCP_ENVELOPE_VAULT": str(room / "vault.db"), "XDG_STATE_HOME": str(room / "state")}
+        asyncio.run(show_tickets(environment))
+        asyncio.run(show_git(room, environment))
+        asyncio.run(show_crash(environment))
     print()
-    if failures:
-        print(paint("31", f"Broken promises: {', '.join(failures)}"))
+    if broken:
+        print(paint("31", f"Broken promises: {', '.join(broken)}"))
         return 1
-    print(paint("1", "Try it: ") + "seq 1 5000 | .venv/bin/mcp-envelope seal --tokens 200")
+    print(paint("1", "Try it: ") + "mcp-envelope proxy -- YOUR SERVER")
+    print("        mcp-envelope wrap, for the servers of your client")
     return 0
 
 
-def show_search(room: Path) -> None:
-    title("A search result: 900 hits, and a schema that allows no further properties")
-    payload = save(room / "search.json", generate.search())
-    result = seal(
-        room,
-        "search.json",
-        "--schema",
-        SCHEMA.name,
-        "--widen",
-        "--rank",
-        "/hits:-score",
-        "--tokens",
-        str(LIMIT),
-    )
-    sealed = result["structuredContent"]
-    sizes(payload, compact(sealed))
-    outline(sealed)
-    advertised = json.loads(SCHEMA.read_bytes())
-    alone = {key: value for key, value in sealed.items() if key != "_envelope"}
-    scores = [hit["score"] for hit in sealed["hits"]]
-    best = sorted((hit["score"] for hit in json.loads(payload)["hits"]), reverse=True)
-    check("each lane is within the budget", within(result))
-    check("valid under the widened schema", is_valid(widen(advertised).schema, sealed))
-    check("without its notice, valid under the tool's own schema", is_valid(advertised, alone))
-    check("the best hits were kept", scores == best[: len(scores)])
-    check("the text lane is JSON, too", is_json(result["content"][0]["text"]))
-    read_on(room, sealed["_envelope"]["handle"], json.loads(payload)["hits"])
+async def show_tickets(environment: dict[str, str]) -> None:
+    title("A typed result: 1,500 tickets, under a schema that allows no further properties")
+    command = [sys.executable, str(HERE / "tickets.py")]
+    async with client(command, environment) as direct:
+        whole = (await direct.call_tool("list_tickets", {})).structured_content
+    async with client(proxied(command), environment) as through:
+        show_command(command)
+        await through.list_tools()
+        # The client checks the structure against the schema that was listed, and would refuse it otherwise.
+        result = await through.call_tool("list_tickets", {})
+        shown = result.structured_content
+        sizes(whole, shown)
+        outline(shown)
+        check("each lane is within the budget", within(result))
+        check("valid under the listed schema; the client says so", not result.is_error)
+        kept = len(shown["tickets"])
+        check("what is there is as it was", shown["tickets"] == whole["tickets"][:kept])
+        await read_all(through, shown["_envelope"]["handle"], whole["tickets"], kept)
 
 
-def read_on(room: Path, handle: str, hits: list[dict[str, Any]]) -> None:
-    """The whole was kept: a page of it, and a search in it."""
+async def read_all(through: Client, handle: str, tickets: list[Any], kept: int) -> None:
+    """Reading on: pages, a search, a query; and a mistake with its hint."""
     print()
-    page = json.loads(run(room, "read", handle, "--path", "/hits", "--offset", "400", "--tokens", "600"))
-    for hit in page[:2]:
-        print(clip(f"  {json.dumps(hit, ensure_ascii=False)}"))
-    print(paint("2", f"  … {len(page)} items on this page"))
+    offset, pages, read = kept, 0, []
+    while offset < len(tickets):
+        answer = await ask(through, handle, path="/tickets", offset=offset, quiet=pages > 0)
+        page = json.loads(answer[0])
+        read += page
+        offset, pages = offset + len(page), pages + 1
+        if pages == 1:
+            tell(answer[-1])
+    print(paint("2", f"  … and so on, {pages} pages"))
+    check("pages put end to end are the original", read == tickets[kept:])
+    wanted = tickets[-7]
     print()
-    check("the page is that slice of the original", page == hits[400 : 400 + len(page)])
-    word = hits[-1]["path"]
+    found = json.loads((await ask(through, handle, grep=wanted["body"][:40]))[0])
+    print(clip(f"  {json.dumps(found[0])}"))
+    check("the search tells where it is", found[0]["path"] == f"/tickets/{len(tickets) - 7}/body")
     print()
-    found = json.loads(run(room, "read", handle, "--grep", f"^{re.escape(word)}$", "--tokens", "300"))
-    for match in found[:2]:
-        print(clip(f"  {json.dumps(match, ensure_ascii=False)}"))
+    query = f"tickets[?id == `{wanted['id']}`].title"
+    titles = json.loads((await ask(through, handle, query=query))[0])
+    print(f"  {json.dumps(titles)}")
+    check("the query selects it", titles == [wanted["title"]])
     print()
-    first = next(index for index, hit in enumerate(hits) if hit["path"] == word)
-    check("the search tells where it is", found[0]["path"] == f"/hits/{first}/path")
+    failure = json.loads((await ask(through, handle, path="/ticket"))[0])["_envelope"]["error"]
+    for name in ("code", "message", "hint"):
+        tell(f"{name}: {failure[name]}")
+    check("a mistake has a code and the next step", failure["code"] == "BAD_PATH" and bool(failure["hint"]))
 
 
-def show_project(room: Path) -> None:
-    title("An object with two large lists: neither starves the other")
-    payload = save(room / "project.json", generate.project())
-    result = seal(room, "project.json", "--tokens", str(LIMIT))
-    sealed = result["structuredContent"]
-    sizes(payload, compact(sealed))
-    outline(sealed)
-    check("each lane is within the budget", within(result))
-    for key in ("files", "commits"):
-        share = len(compact(sealed[key])) / len(compact(sealed))
-        check(f"{key}: {len(sealed[key])} items, {share:.0%} of the result", share > 0.25)
+async def show_git(room: Path, environment: dict[str, str]) -> None:
+    title("A text: the log of a repository, from mcp-server-git")
+    repository = make_repository(room / "repository")
+    command = [sys.executable, "-m", "mcp_server_git", "--repository", str(repository)]
+    arguments = {"repo_path": str(repository), "target": "HEAD~1", "context_lines": 3}
+    async with client(command, environment) as direct:
+        whole = (await direct.call_tool("git_diff", arguments)).content[0].text
+    async with client(proxied(command), environment) as through:
+        show_command([*command[:-1], "REPOSITORY"])
+        result = await through.call_tool("git_diff", arguments)
+        texts = [block.text for block in result.content]
+        sizes(whole, "".join(texts))
+        for line in texts[0].splitlines()[:5]:
+            print(clip(f"  {line}"))
+        print("     …")
+        tell(texts[-1])
+        print()
+        check("each lane is within the budget", within(result))
+        handle = texts[-1].split('handle="')[1].split('"')[0]
+        offset, parts = 0, []
+        while offset < len(whole):
+            parts.append((await ask(through, handle, path="/content/0/text", offset=offset, quiet=True))[0])
+            offset += len(parts[-1])
+        check(f"{len(parts)} pages put end to end are the original, to the byte", "".join(parts) == whole)
 
 
-def show_log(room: Path) -> None:
-    title("The log of a failed build: plain text, whole lines, both ends")
-    payload = save(room / "build.log", generate.log())
-    result = seal(room, "build.log", "--error", "--tokens", "400")
-    blocks = [block["text"] for block in result["content"]]
-    sizes(payload, "".join(blocks).encode(), 400)
-    lines = blocks[0].splitlines()
-    for line in [*lines[:3], "", *lines[-3:]]:
-        print(clip(f"  {line or '   …'}"))
-    print()
-    for line in wrap(blocks[-1]):
-        print(paint("33", line))
-    print()
-    check("each lane is within the budget", within(result, 400))
-    check("the reason at the end is still there", "no space left on device" in blocks[0])
+async def show_crash(environment: dict[str, str]) -> None:
+    title("A server that dies in the middle of a call")
+    command = [sys.executable, str(HERE / "tickets.py")]
+    async with client(proxied(command), environment) as through:
+        show_command(command)
+        result = await through.call_tool("restart", {})
+        failure = json.loads(result.content[0].text)["_envelope"]["error"]
+        for name in ("code", "message", "hint"):
+            tell(f"{name}: {failure[name]}")
+        check("the call is answered, with a code and the next step", failure["code"] == "UPSTREAM_DIED")
 
 
-# -- running and checking ----------------------------------------------------------------------------------
+# -- servers and calls ---------------------------------------------------------------------------------------
 
 
-def save(path: Path, payload: dict[str, Any] | str) -> bytes:
-    data = payload.encode() if isinstance(payload, str) else compact(payload)
-    path.write_bytes(data)
-    return data
+def proxied(command: list[str]) -> list[str]:
+    return [sys.executable, "-m", "mcp_envelope", "proxy", "--tokens", str(LIMIT), "--", *command]
 
 
-def seal(room: Path, *arguments: str) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(run(room, "seal", *arguments))
-    return result
-
-
-def run(room: Path, *arguments: str) -> bytes:
-    """Run the command, show what it said to people, and give what it said to machines."""
-    for line in wrap(f"$ mcp-envelope {shlex.join(arguments)}", indent="    ", first=""):
+def show_command(command: list[str]) -> None:
+    shown = ["python" if part == sys.executable else part for part in command]
+    shown = [Path(part).name if part.startswith("/") else part for part in shown]
+    for line in wrap(
+        f"$ mcp-envelope proxy --tokens {LIMIT} -- {shlex.join(shown)}", indent="    ", first=""
+    ):
         print(paint("1", line))
-    command = [sys.executable, "-m", "mcp_envelope", *arguments]
-    done = subprocess.run(command, cwd=room, capture_output=True, check=False)
-    for said in done.stderr.decode().splitlines():
-        for line in wrap(said, indent="    ", first=""):
-            print(paint("32", line))
-    if done.returncode:
-        sys.exit(f"the command ended with exit code {done.returncode}")
-    return done.stdout
 
 
-def tokens(text: bytes) -> int:
-    return meter("estimate").count(text)
+@asynccontextmanager
+async def client(command: list[str], environment: dict[str, str]) -> AsyncIterator[Client]:
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=environment)
+    with open(os.devnull, "w") as nowhere:
+        async with Client(stdio_client(parameters, errlog=nowhere)) as connected:
+            yield connected
 
 
-def within(result: dict[str, Any], limit: int = LIMIT) -> bool:
-    lanes = [result[lane] for lane in ("content", "structuredContent") if lane in result]
-    return all(tokens(compact(lane)) <= limit for lane in lanes)
+async def ask(through: Client, handle: str, *, quiet: bool = False, **arguments: Any) -> list[str]:
+    """A call of `envelope_read`, shown as a model would make it."""
+    if not quiet:
+        said = ", ".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
+        print(paint("1", clip(f"envelope_read(handle, {said})")))
+    result = await through.call_tool("envelope_read", {"handle": handle, **arguments})
+    if not within(result):
+        check("a page is within the budget", False)
+    return [block.text for block in result.content]
 
 
-def is_valid(schema: dict[str, Any], instance: Any) -> bool:
-    return jsonschema_rs.validator_for(schema).is_valid(instance)
+def make_repository(folder: Path) -> Path:
+    """Two commits of a few hundred files, with a large difference between them."""
+    chance = random.Random(3)
+    folder.mkdir()
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+    for turn in ("first", "second"):
+        for number in range(120):
+            lines = [f"{turn} {' '.join(chance.choices(words, k=8))}" for _ in range(30)]
+            (folder / f"module_{number:03}.txt").write_text("\n".join(lines) + "\n")
+        git = ["git", "-C", str(folder), "-c", "user.name=demo", "-c", "user.email=demo@example.com"]
+        if turn == "first":
+            subprocess.run([*git, "init", "-q"], check=True)
+        subprocess.run([*git, "add", "-A"], check=True)
+        subprocess.run([*git, "commit", "-q", "-m", f"The {turn} version"], check=True)
+    return folder
 
 
-def is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
+# -- checking ------------------------------------------------------------------------------------------------
+
+
+def tokens(value: Any) -> int:
+    return meter("estimate").count(compact(value))
+
+
+def within(result: Any) -> bool:
+    lanes = [[block.model_dump(by_alias=True, exclude_none=True) for block in result.content]]
+    if result.structured_content is not None:
+        lanes.append(result.structured_content)
+    return all(tokens(lane) <= LIMIT for lane in lanes)
 
 
 def compact(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-# -- showing -----------------------------------------------------------------------------------------------
+def check(promise: str, kept: bool) -> None:
+    if not kept:
+        broken.append(promise)
+    mark = paint("32", TICK) if kept else paint("31", CROSS)
+    print("\n".join(wrap(promise, indent="    ", first="  ")).replace("  ", f"  {mark} ", 1))
+
+
+# -- showing -------------------------------------------------------------------------------------------------
 
 
 def title(words: str) -> None:
     print(f"\n{paint('2', RULE * WIDTH)}\n{paint('1;36', clip(words))}\n")
 
 
-def sizes(before: bytes, after: bytes, limit: int = LIMIT) -> None:
-    rows = [("before", before, "31"), ("after", after, "32")]
+def sizes(before: Any, after: Any) -> None:
     widest = max(WIDTH - 42, 6)
+    whole = len(compact(before))
     print()
-    for name, text, colour in rows:
-        length = max(1, round(widest * len(text) / len(before)))
+    for name, value, colour in (("before", before, "31"), ("after", after, "32")):
+        size = len(compact(value))
+        length = max(1, round(widest * size / whole))
         bar = paint(colour, BAR * length) + " " * (widest - length)
-        print(f"  {name:<6} {bar} {len(text):>9,} bytes {tokens(text):>8,} tokens")
-    print(paint("2", f"  {'budget':<6} {'':<{widest}} {'':>15} {limit:>8,} tokens\n"))
+        print(f"  {name:<6} {bar} {size:>9,} bytes {tokens(value):>8,} tokens")
+    print(paint("2", f"  {'budget':<6} {'':<{widest}} {'':>15} {LIMIT:>8,} tokens\n"))
 
 
 def outline(document: dict[str, Any]) -> None:
@@ -224,37 +267,38 @@ def outline(document: dict[str, Any]) -> None:
     print("  }\n")
 
 
-def check(promise: str, kept: bool) -> None:
-    if not kept:
-        failures.append(promise)
-    print(f"  {paint('32', TICK) if kept else paint('31', CROSS)} {promise}")
+def tell(words: str) -> None:
+    """What the envelope itself says."""
+    for line in wrap(words, indent="    ", first="  "):
+        print(paint("33", line))
 
 
-def paint(colour: str, text: str) -> str:
-    return f"\x1b[{colour}m{text}\x1b[0m" if PRETTY else text
+def paint(code: str, text: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if PRETTY else text
 
 
-def clip(line: str) -> str:
-    if columns(line) <= WIDTH:
-        return line
-    while columns(line) >= WIDTH:
-        line = line[:-1]
-    return f"{line}…"
+def columns(text: str) -> int:
+    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def columns(line: str) -> int:
-    return sum(2 if east_asian_width(char) in "WF" else 1 for char in line)
+def clip(text: str) -> str:
+    if columns(text) <= WIDTH:
+        return text
+    while columns(text) > WIDTH - 1:
+        text = text[:-1]
+    return f"{text}…"
 
 
-def wrap(text: str, indent: str = "  ", first: str = "  ") -> list[str]:
-    """Lines no longer than the width, broken at spaces."""
-    lines, line = [], first
-    for word in text.split(" "):
-        if len(line) + len(word) >= WIDTH and line.strip():
-            lines.append(line.rstrip())
-            line = indent
-        line += f"{word} "
-    return [*lines, line.rstrip()]
+def wrap(text: str, indent: str = "    ", first: str | None = None) -> list[str]:
+    """Lines of the terminal's width, broken between words; a word that is longer stands alone."""
+    lines, line = [], indent if first is None else first
+    for word in text.split():
+        joined = f"{line} {word}" if line.strip() else f"{line}{word}"
+        if columns(joined) > WIDTH and line.strip():
+            lines.append(line)
+            joined = f"{indent}{word}"
+        line = joined
+    return [*lines, line]
 
 
 if __name__ == "__main__":

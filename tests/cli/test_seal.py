@@ -25,7 +25,7 @@ from mcp_envelope.meters import meter
 from mcp_envelope.vault.sqlite import SQLiteStore
 from mcp_envelope.vault.vault import Vault
 
-from .harness import COMMAND, REPOSITORY, Run, at_terminal, environment, process, runner, unprivileged
+from .harness import COMMAND, Run, at_terminal, environment, process, runner, unprivileged
 
 HITS = {"hits": [{"id": number, "score": number % 7} for number in range(2000)]}
 
@@ -768,36 +768,6 @@ def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
     assert (
         shown.replace("^C", "").strip() == "note: reading the payload from the terminal; end it with Ctrl-D"
     )
-
-
-# -- the demo -----------------------------------------------------------------------------------------------
-
-DEMO = [sys.executable, str(REPOSITORY / "examples" / "demo.py")]
-
-
-def test_the_demo_in_a_pipe(tmp_path: Path, home: Path) -> None:
-    env = environment(MCP_ENVELOPE_VAULT=None)
-    done = subprocess.run(DEMO, cwd=tmp_path, env=env, capture_output=True, timeout=60, check=False)
-    shown = done.stdout.decode()
-    assert (done.returncode, done.stderr) == (0, b""), done
-    assert "\x1b" not in shown
-    assert shown.count("$ mcp-envelope seal ") == 3
-    assert shown.count("$ mcp-envelope read ") == 2
-    assert "the page is that slice of the original" in shown
-    assert "NO:" not in shown
-    assert "✗" not in shown
-    assert '"truncated": true' in shown
-    assert "valid under the widened schema" in shown
-    assert str(tmp_path) not in shown
-    assert list(home.iterdir()) == []
-
-
-def test_the_demo_at_a_terminal(tmp_path: Path) -> None:
-    code, shown = at_terminal(DEMO, tmp_path, COLUMNS="60", PYTHONUTF8="1")
-    plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
-    assert code == 0
-    assert plain != shown
-    assert max(map(len, plain.splitlines())) <= 62
 
 
 @pytest.mark.parametrize(
