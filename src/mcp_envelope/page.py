@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from .blocks import read_block
+from .blocks import read_block, text_block
 from .fitting import Cut, CutKind, Fitter
 from .jsontree import Buffer, Node
 from .text import characters, line_end
@@ -50,7 +50,7 @@ class Page:
 
     `total` counts what the value has in all, `whole` says that the parts reach to its end. No more than `most`
     bytes of it can be shown, since no more was loaded. `reading` has further arguments that the call for the
-    next page needs.
+    next page needs. In a list of `places` each item says itself where the whole of it is.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Page:
         whole: bool = True,
         most: int = sys.maxsize,
         reading: str = "",
+        places: bool = False,
     ) -> None:
         self.path = path
         self.shape = shape
@@ -72,6 +73,7 @@ class Page:
         self.total = total
         self.reading = reading
         self._most = most
+        self._places = places
         self._parts = parts
         self._text = text
         self._whole = whole
@@ -100,6 +102,8 @@ class Page:
             if first is None:
                 return None
             kept, shown = 1, [first] if first else []
+        if self._places:
+            cuts.clear()
         if (rest := self._rest(kept)) is not None:
             cuts.insert(0, rest)
         if self.shape == "blocks":
@@ -123,6 +127,8 @@ class Page:
     def _fit_first(self, part: Part, room: int, cuts: list[Cut]) -> bytes | None:
         """The first part, which alone is too large: cut, or if that cannot be, left out and announced."""
         path = f"{self.path}/{part.step}"
+        if self.shape == "blocks" and part.node is not None:
+            return _far_block(part.node, path, room - 2, cuts)
         if self.shape == "blocks":
             return read_block(part.value, path).fit(room - 2, cuts)
         around = len(part.raw_key) + 1 if part.raw_key else 0
@@ -136,3 +142,17 @@ class Page:
 
 def _written(part: Part) -> bytes:
     return b"%b:%b" % (part.raw_key, part.value) if part.raw_key else bytes(part.value)
+
+
+def _far_block(node: Node, path: str, room: int, cuts: list[Cut]) -> bytes | None:
+    """A block of which only the beginning was loaded: its text is cut; what is no text is left out, and named."""
+    kept = {member.key: index for index, member in enumerate(node.members())}
+    inside = node.child(kept["resource"]) if "resource" in kept else node
+    if inside.kind == "object" and any(member.key == "text" for member in inside.members()):
+        fitted = Fitter(node, base=path).fit(room)
+        if fitted is not None and all(cut.path.startswith(path + "/") for cut in fitted.cuts):
+            cuts.extend(fitted.cuts)
+            return fitted.json
+    cuts.append(Cut(path, "bytes", 0, node.size, 0))
+    stub = text_block(f"[a block left out, {node.size} bytes]")
+    return stub if len(stub) <= room else None

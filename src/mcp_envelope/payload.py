@@ -75,7 +75,8 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
         if self.node is not None:
             head = bytes(memoryview(self.node.raw)[:_SAMPLE])
         else:
-            head = (self.text or b"".join(self.blocks or ()))[:_SAMPLE]
+            first = [self.text] if self.text is not None else self.blocks or ()
+            head = b"".join([bytes(memoryview(part)[:_SAMPLE]) for part in first[:_SAMPLE]])[:_SAMPLE]
         return head.decode("utf-8", "ignore").encode()
 
     @property
@@ -132,8 +133,11 @@ def _says(text: str, raw: Buffer) -> bool:
     value = msgspec.json.decode(raw)
     if value == text:
         return True
-    # The same may be spelled in another way: 1.0 and 1, or escapes.
-    return bool(msgspec.json.decode(written) == value)
+    try:
+        # The same may be spelled in another way: 1.0 and 1, or escapes.
+        return bool(msgspec.json.decode(written) == value)
+    except msgspec.DecodeError:
+        return False
 
 
 def read_payload(value: Any, read_as: As = "auto") -> Payload:

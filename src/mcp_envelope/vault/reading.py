@@ -245,7 +245,17 @@ def _matches(root: Value, pattern: str, path: str, offset: int, context: int, ro
     parts = [Part(str(index), encode(match)) for index, match in enumerate(found.matches, offset)]
     reading = f", grep={quoted(pattern)}" + (f", context={context}" if context else "")
     total = offset + len(parts) + 1 if found.total is None else found.total
-    return Page(path, "array", offset, total, parts=parts, whole=not found.more, reading=reading)
+    return Page(
+        path,
+        "array",
+        offset,
+        total,
+        parts=parts,
+        whole=not found.more,
+        most=room,
+        reading=reading,
+        places=True,
+    )
 
 
 # -- arguments ----------------------------------------------------------------------------------------------
