@@ -9,6 +9,7 @@ nothing: adapters do.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +22,14 @@ from .clients import UNKNOWN, Client
 from .dialects.notice import READ_TOOL
 from .envelope import seal
 from .job import most_bytes
-from .jsontree import Buffer, encode
+from .jsontree import Buffer
+from .outcome import Failure
 from .payload import Payload
 from .policy import Policy, Settings
 from .policy.table import BUDGET_ARGUMENT, BUILT_IN
+from .published import Published as Published
+from .published import Publisher
 from .ranking import Ranking
-from .schema import Schema, SchemaError, widen
 from .sealed import Sealed
 from .tracing import current_span, trace, trace_untouched
 
@@ -36,12 +39,12 @@ if TYPE_CHECKING:
     from .vault.vault import Keeping, Vault
 
 # Without bounds: what is out of range is clamped, with a warning, and not refused by a client beforehand.
+_log = logging.getLogger("mcp_envelope")
 _BUDGET: Final = {
     "type": "integer",
     "description": "The most tokens that the result may have. Default: what the server is set to.",
 }
-_WRAPPED: Final = "x-fastmcp-wrap-result"
-# So many published schemas are remembered.
+# So many settled policies are remembered.
 _REMEMBERED: Final = 4096
 
 
@@ -54,17 +57,6 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None = None
     # Whether a tool that yields items may be stopped once enough of them are there.
     stoppable: bool = False
-
-
-class Published(msgspec.Struct, frozen=True):
-    """What clients are told of a result: the document, and what results are held to."""
-
-    document: dict[str, Any] | None = None
-    schema: Schema | None = None
-    # The payload goes into a member `result`: the tool's own root is no object.
-    wrap: bool = False
-    # The tool's own result is {"result": …} around a value that is no object, and the dialect takes the value.
-    unwrap: bool = False
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +79,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether a result that fits goes out as it is: there is nothing to say about it, and nothing to leave out."""
+        """Whether a result that fits goes out as it is: there is nothing to say about it or to leave out."""
         policy = self.policy
         return (
             policy.dialect == "native"
@@ -119,9 +111,8 @@ class Front:
         # Told of every call, besides the ledger.
         self.observers: list[Callable[[Noted], None]] = []
         self._token_budget = token_budget
-        self._published: dict[tuple[str, bytes, bool], Published] = {}
+        self._publisher = Publisher()
         # By identity, which is quick to look up; what the ids belong to is kept beside, so that it stays true.
-        self._told: dict[tuple[str, int, bool], tuple[object, Published]] = {}
         self._settled: dict[tuple[int, Client, int], tuple[Policy, Declared | None, Policy]] = {}
 
     # -- what is listed -------------------------------------------------------------------------------------
@@ -147,25 +138,15 @@ class Front:
         properties = schema.get("properties", {})
         return isinstance(properties, Mapping) and BUDGET_ARGUMENT not in properties
 
-    def publish(self, tool: str, schema: Mapping[str, Any] | None, misses: bool = False) -> Published:
+    def publish(
+        self, tool: str, schema: Mapping[str, Any] | None, misses: bool = False, wrapped: bool = False
+    ) -> Published:
         """What clients are told of a tool's result, for the tool's own output schema.
 
-        `misses` tells that the tool may answer that there is nothing, in the dialect's words.
+        `misses` tells that the tool may answer that there is nothing, in the dialect's words; `wrapped` that its
+        library put a value that is no object into a member `result`.
         """
-        name = self.dialect or self.settings.policy(tool).dialect
-        told = self._told.get((name, id(schema), misses))
-        if told is not None and told[0] is schema:
-            return told[1]
-        key = name, b"" if schema is None else encode(schema), misses
-        known = self._published.get(key)
-        if known is None:
-            if len(self._published) >= _REMEMBERED:
-                self._published.clear()
-            known = self._published[key] = _publish(name, schema, misses)
-        if len(self._told) >= _REMEMBERED:
-            self._told.clear()
-        self._told[name, id(schema), misses] = schema, known
-        return known
+        return self._publisher.of(self.dialect or self.settings.policy(tool).dialect, schema, misses, wrapped)
 
     def read_tool(self) -> dict[str, Any]:
         """The list entry of our own tool."""
@@ -204,7 +185,12 @@ class Front:
     # -- what leaves ----------------------------------------------------------------------------------------
 
     def fits(
-        self, call: Call, content: Sequence[Buffer], structured: Buffer | None, size: int, is_error: bool = False
+        self,
+        call: Call,
+        content: Sequence[Buffer],
+        structured: Buffer | None,
+        size: int,
+        is_error: bool = False,
     ) -> bool:
         """Whether a result can go out as it is; it is noted if so.
 
@@ -238,6 +224,9 @@ class Front:
         policy, declared, published = call.policy, call.declared, call.published
         rank = {path: ranking for path, ranking in declared.lists.items() if not _ranks(policy, path)}
         begun = time.perf_counter()
+        if is_error and not call.is_native and isinstance(payload, Payload):
+            # A failure that a tool told by itself has a place of its own in each of the other dialects.
+            payload, is_error = Failure("TOOL_FAILED", _words(payload)), None
         sealed = seal(
             payload,
             policy=policy,
@@ -317,6 +306,14 @@ class Front:
             return self._vault
         policy = self.settings.policy()
         address = self._vault or policy.vault
+        if not self._vault and policy.vault and not self.settings.may_place(policy):
+            # A server is often started in somebody's project: that may not have results sent elsewhere.
+            _log.warning(
+                "mcp-envelope: vault = %r is not used, since %s was only found; name the file to use it",
+                policy.vault,
+                self.settings.file,
+            )
+            address = None
         return open_vault(address, ttl=policy.vault_ttl, cap=policy.vault_size)
 
     def keeping(self, owner: str | None) -> Keeping | None:
@@ -348,6 +345,15 @@ def _lanes(content: Sequence[Buffer], structured: Buffer | None) -> tuple[bytes,
     return (text,) if structured is None else (text, bytes(structured))
 
 
+def _words(payload: Payload) -> str:
+    """What a failure's blocks say."""
+    texts = [block.get("text") for block in map(msgspec.json.decode, payload.blocks or ())]
+    if payload.text is not None:
+        return payload.text.decode()
+    said = "\n".join(text for text in texts if isinstance(text, str))
+    return said or bytes(payload.as_node().raw).decode()
+
+
 def _is_set(policy: Policy, name: str) -> bool:
     return policy.sources.get(name, BUILT_IN) != BUILT_IN
 
@@ -355,38 +361,6 @@ def _is_set(policy: Policy, name: str) -> bool:
 def _ranks(policy: Policy, path: str) -> bool:
     """Whether the settings rank this list, by its path or by its bare name."""
     return path in policy.lists or path.rpartition("/")[2] in policy.lists
-
-
-def _publish(name: str, schema: Mapping[str, Any] | None, misses: bool) -> Published:
-    spoken = dialects.dialect(name)
-    try:
-        if name == "native":
-            if schema is None:
-                return Published()
-            widened = widen(schema)
-            if misses:
-                document = spoken.output_schema(schema)
-                assert document is not None
-                return Published(document, Schema.of(document), widened.wrapped)
-            return Published(dict(widened.schema), Schema.of(widened.schema), widened.wrapped)
-        data = None if schema is None else _unwrapped(schema)
-        held = None if data is None else Schema.of(data)
-        return Published(spoken.output_schema(data), held, unwrap=schema is not None and data is not schema)
-    except SchemaError:
-        # A schema that nobody can use is not made better by us: it is passed on, and nothing is held to it.
-        return Published(None if schema is None else dict(schema))
-
-
-def _unwrapped(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of the data alone, where a server library put it into a member of its own."""
-    properties = schema.get("properties")
-    if not schema.get(_WRAPPED) or not isinstance(properties, Mapping) or "result" not in properties:
-        return schema
-    inner = properties["result"]
-    if not isinstance(inner, Mapping):
-        return schema
-    shared = {name: schema[name] for name in ("$defs", "definitions", "$schema") if name in schema}
-    return {**shared, **inner}
 
 
 def is_read_tool(name: str) -> bool:

@@ -23,6 +23,7 @@ from ..job import Job, Lanes
 from ..jsontree import Buffer, Member, Node, TooDeep, assembled, encode
 from ..meters import meter as meter_of
 from ..payload import to_json
+from . import notice
 
 DEFAULT_LIMIT: Final = 8192
 TRUNCATABLE: Final = frozenset(
@@ -67,7 +68,9 @@ class Ctxo:
         else:
             text, cuts = _Document(job).sealed()
         content = job.lane(b"[%b]" % text_block(text.decode()), cuts, measured=text)
-        return Lanes(content, None, False, facts, None)
+        # The document has no place for a handle; what reads results as a program finds it beside.
+        meta = notice.meta(job.with_cuts(cuts)) if cuts and facts.handle is not None else None
+        return Lanes(content, None, False, facts, meta)
 
 
 class _Document:
@@ -86,19 +89,25 @@ class _Document:
             key = "results" if node.kind == "array" else "result"
             self.members = [Member(key, encode(key), node.raw)]
             self.size = len(key) + 5 + node.size
-        names = TRUNCATABLE | set(job.truncatable)
         self.lists: dict[int, list[Buffer]] = {}
+        if job.payload.partial:
+            # The beginning of a long list: the rest went by, and was counted.
+            self.lists[0] = node.items(0)
+        else:
+            self._find_lists(TRUNCATABLE | set(job.truncatable))
+        self.kept = {index: len(items) for index, items in self.lists.items()}
+        self.totals = {**self.kept, 0: node.total()} if job.payload.partial else dict(self.kept)
+        # The most items first; of equal ones the first.
+        self.order = sorted(self.lists, key=lambda index: -len(self.lists[index]))
+
+    def _find_lists(self, names: frozenset[str]) -> None:
         for index, member in enumerate(self.members):
             if member.key in names and memoryview(member.value)[0] == ord("["):
                 with suppress(TooDeep):
                     self.lists[index] = Node(member.value).all_items()
-        self.kept = {index: len(items) for index, items in self.lists.items()}
-        # The most items first; of equal ones the first.
-        self.order = sorted(self.lists, key=lambda index: -len(self.lists[index]))
 
     def sealed(self) -> tuple[bytes, tuple[Cut, ...]]:
-        text = self._text(truncated=False)
-        if self._fits(text):
+        if self.kept == self.totals and self._fits(text := self._text(truncated=False)):
             return text, ()
         for index in self.order:
             if self.kept[index] <= 1:
@@ -114,9 +123,9 @@ class _Document:
             if self._fits(self._text(truncated=True)):
                 break
         cuts = tuple(
-            Cut(f"/{self.members[index].key}", "items", self.kept[index], len(items), self.kept[index])
-            for index, items in self.lists.items()
-            if self.kept[index] < len(items)
+            Cut(f"/{self.members[index].key}", "items", self.kept[index], total, self.kept[index])
+            for index, total in self.totals.items()
+            if self.kept[index] < total
         )
         return self._text(truncated=bool(cuts)), cuts
 
@@ -139,14 +148,14 @@ class _Document:
 
     def _value(self, index: int, member: Member) -> Buffer:
         items = self.lists.get(index)
-        if items is None or self.kept[index] == len(items):
+        if items is None or self.kept[index] == self.totals[index]:
             return member.value
         return b"[%b]" % b",".join(items[: self.kept[index]])
 
     def _meta(self, truncated: bool) -> dict[str, Any]:
         largest = self.order[0] if self.order else None
         meta: dict[str, Any] = {
-            "totalItems": 0 if largest is None else len(self.lists[largest]),
+            "totalItems": 0 if largest is None else self.totals[largest],
             "returnedItems": 0 if largest is None else self.kept[largest],
             "truncated": truncated,
             "totalBytes": self.size,

@@ -103,6 +103,11 @@ class Settings:
             kept = asked[key] = policy, policy.with_budget(requested)
         return kept[1]
 
+    def may_place(self, policy: Policy) -> bool:
+        """Whether the file may say where results are kept: only one that somebody named, or the environment."""
+        from_environment = policy.sources.get("vault", "").startswith(("environment", "MCP_ENVELOPE_"))
+        return from_environment or bool(self._path or self._state.config)
+
     @property
     def file(self) -> str | None:
         """The file that is in force, as people call it."""
