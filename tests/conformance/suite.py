@@ -1,0 +1,166 @@
+"""The official conformance suite, run against an address, and two of its runs compared.
+
+Strategy: the suite writes what it found into one file for each scenario; those are read, not its words. A run
+through a proxy may have lost nothing that a direct run passed. Some scenarios wait for things for half a second
+only; so that a busy machine is no loss, a scenario that lost something is run once more.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..servers.node.install import NODE, NotInstalled, installed
+
+_PACKAGE: Final = Path(__file__).resolve().with_name("package.json")
+_FOLDER: Final = _PACKAGE.parents[2] / ".venv" / "conformance"
+_RESULTS: Final = re.compile(r"server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
+# The longest that a run may take, in seconds. The suite itself gives each scenario thirty.
+_PATIENCE: Final = 180
+# With more scenarios than this, it is not the machine.
+_MISHAPS: Final = 5
+
+
+class Suite(NamedTuple):
+    """One line of the suite at one revision of the protocol: everything that it has for it."""
+
+    package: str
+    everything: tuple[str, ...]
+    single: tuple[str, ...]
+
+
+_RELEASED: Final = ("--spec-version", "2025-11-25")
+SUITES: Final = {
+    "2025-11-25, released": Suite("conformance", (*_RELEASED, "--suite", "all"), _RELEASED),
+    "2025-11-25": Suite(
+        "conformance-next",
+        ("--requirements", "2025-11-25"),
+        ("--spec-version", "2025-11-25", "--force"),
+    ),
+    "2026-07-28": Suite(
+        "conformance-next",
+        ("--requirements", "2026-07-28"),
+        ("--spec-version", "2026-07-28", "--force"),
+    ),
+}
+
+
+class Check(NamedTuple):
+    scenario: str
+    id: str
+    name: str
+    status: str
+    reason: str = ""
+
+    @property
+    def told(self) -> str:
+        return f"{self.scenario}: {self.id} ({self.name}): {self.reason or self.status}"
+
+
+class Broken(Exception):
+    """The suite did not run. Says what it said."""
+
+
+def prepared() -> Path:
+    """The folder with both lines of the suite."""
+    return installed(_PACKAGE, _FOLDER)
+
+
+def run(suite: Suite, url: str, results: Path, scenario: str | None = None) -> list[Check]:
+    """Every check of every scenario, or of one; `results` is an empty folder for the suite's files."""
+    script = prepared() / "node_modules" / suite.package / "dist" / "index.js"
+    which = suite.everything if scenario is None else (*suite.single, "--scenario", scenario)
+    command = [str(NODE), str(script), "server", "--url", url, *which, "--output-dir", str(results)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise Broken(f"the suite did not end within {_PATIENCE} seconds") from None
+    checks = [check for folder in sorted(results.glob("server-*")) for check in _read(folder)]
+    if not checks:
+        raise Broken(f"the suite found nothing:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return checks
+
+
+def _read(folder: Path) -> list[Check]:
+    match = _RESULTS.fullmatch(folder.name)
+    scenario = match[1] if match else folder.name
+    file = folder / "checks.json"
+    if not file.exists():
+        return [Check(scenario, "scenario", "Scenario", "FAILURE", "it broke off before it found anything")]
+    return [
+        Check(scenario, each["id"], each["name"], each["status"], each.get("errorMessage") or "")
+        for each in json.loads(file.read_text())
+    ]
+
+
+def problems(checks: list[Check]) -> list[Check]:
+    return [check for check in checks if check.status in ("FAILURE", "WARNING")]
+
+
+def passed(checks: list[Check]) -> Counter[tuple[str, str, str]]:
+    """How often each check succeeded: some are made several times."""
+    return Counter((check.scenario, check.id, check.name) for check in checks if check.status == "SUCCESS")
+
+
+def scenarios(checks: list[Check]) -> dict[str, bool]:
+    """Whether each scenario that judged anything passed: nothing failed, as the suite itself counts."""
+    judged = {check.scenario: True for check in checks if check.status in ("SUCCESS", "FAILURE", "WARNING")}
+    return judged | {check.scenario: False for check in checks if check.status == "FAILURE"}
+
+
+def lost(direct: list[Check], through: list[Check]) -> list[Check]:
+    """What succeeds directly and not through a proxy, and what is wrong only there, with the reasons."""
+    gone = passed(direct) - passed(through)
+    known = Counter((check.scenario, check.id, check.name) for check in problems(direct))
+    found: list[Check] = []
+    for check in problems(through):
+        key = check.scenario, check.id, check.name
+        if known[key]:
+            known[key] -= 1
+        else:
+            found.append(check)
+            gone[key] -= 1
+    for (scenario, id_, name), count in gone.items():
+        if count > 0:
+            found.append(Check(scenario, id_, name, "LOST", _reason(scenario, id_, through)))
+    return found
+
+
+def _reason(scenario: str, id_: str, through: list[Check]) -> str:
+    for check in through:
+        if (check.scenario, check.id) == (scenario, id_) and check.status != "SUCCESS":
+            return f"{check.status} {check.reason}".rstrip()
+    return (
+        "the scenario did not get that far"
+        if any(check.scenario == scenario for check in through)
+        else "not run"
+    )
+
+
+def lost_twice(
+    suite: Suite, direct: list[Check], through: list[Check], url: str, folder: Path
+) -> list[Check]:
+    """What is lost, and lost again when its scenario is run alone."""
+    gone = lost(direct, through)
+    again: list[Check] = []
+    names = sorted({check.scenario for check in gone})
+    if len(names) > _MISHAPS:
+        return gone
+    for scenario in names:
+        results = folder / f"again-{scenario}"
+        results.mkdir(parents=True)
+        wanted = [check for check in direct if check.scenario == scenario]
+        again += lost(wanted, run(suite, url, results, scenario))
+    return again
+
+
+if __name__ == "__main__":
+    try:
+        prepared()
+    except NotInstalled as problem:
+        sys.exit(f"tests/conformance: {problem}")
