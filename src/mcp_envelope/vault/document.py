@@ -163,7 +163,7 @@ class Value:
                 return None
             piece = next(self.pieces(int(step)), None)
         elif self.kind == "object":
-            piece = self._member(step)
+            piece = self.member(step)
         else:
             return None
         return None if piece is None else self.value(piece).opened()
@@ -177,7 +177,8 @@ class Value:
     def _path_of(self, piece: Piece) -> str:
         return f"{self.path}/{step_of(piece)}"
 
-    def _member(self, key: str) -> Piece | None:
+    def member(self, key: str) -> Piece | None:
+        """The member of an object that has the key, as it is stored."""
         knot = self._knot
         if knot is None:
             found = [piece for piece in self.pieces(0) if piece.member and piece.member.key == key]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -50,7 +52,8 @@ def decode(raw: bytes | msgspec.Raw) -> Any:
     try:
         return _DECODE(raw)
     except msgspec.ValidationError:
-        return json.loads(bytes(raw), parse_float=_spelled, parse_int=_integer)
+        # An integer of thousands of digits.
+        return json.loads(mend_surrogates(bytes(raw))[0], parse_float=_spelled, parse_int=_integer)
     except msgspec.DecodeError:
         mended, count = mend_surrogates(bytes(raw))
         if not count:
@@ -61,6 +64,19 @@ def decode(raw: bytes | msgspec.Raw) -> Any:
 def footprint(raw: bytes) -> int:
     """About how much memory a value takes once it is decoded, told from how many parts it has."""
     return len(raw) + 32 * raw.count(b",") + 64 * raw.count(b"[") + 200 * raw.count(b"{")
+
+
+class Stream:
+    """The items of a list that is not there as a whole, once. An item is a `Value`, `Raw`, or decoded."""
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self.items = items
+
+    def is_empty(self) -> bool:
+        for item in self.items:
+            self.items = chain((item,), self.items)
+            return False
+        return True
 
 
 class Engine:

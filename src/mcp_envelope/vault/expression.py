@@ -78,6 +78,21 @@ def parts_of(node: Node, kinds: tuple[str, ...]) -> list[Node]:
     return [node, *reversed(parts)]
 
 
+def looks_once(node: Node) -> bool:
+    """Whether evaluating the node uses the current value at most once."""
+    if node["type"] in (
+        "multi_select_list",
+        "multi_select_dict",
+        "or_expression",
+        "and_expression",
+        "comparator",
+    ):
+        return False
+    if node["type"] == "function_expression":
+        return sum(child["type"] not in ("literal", "expref") for child in node["children"]) < 2
+    return True
+
+
 def _read_tokens(expression: str) -> list[Token]:
     from jmespath.exceptions import EmptyExpressionError, LexerError
     from jmespath.lexer import Lexer  # type: ignore[import-untyped]
@@ -225,5 +240,6 @@ def _checked_call(expression: str, node: Node) -> tuple[str, ...]:
     wanted, more = SIGNATURES[name]
     if count < len(wanted) or (count > len(wanted) and not more):
         least = "at least " if more else ""
-        raise bad(expression, node["at"], f"{name}() takes {least}{len(wanted)} arguments, here are {count}")
+        takes = f"{least}{len(wanted)} argument{'s' * (len(wanted) > 1)}"
+        raise bad(expression, node["at"], f"{name}() takes {takes}, not {count}")
     return wanted

@@ -10,25 +10,24 @@ and only if one of them has a match are paths worked out.
 A line ends at `\n`; a `\r` before it, or at the end of the string, belongs to the line break, so `$` stands
 before it. A string that ends with a line break has no empty line after it, and an empty string has no line.
 In a string that holds JSON the strings of that JSON are searched, since that is where a path leads. A line of
-more than eight megabytes is searched in parts, and each part can match once.
+more than eight megabytes is searched in parts, and each part can match once; a match that lies on a seam is
+found if it is short.
 """
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
-from collections.abc import Iterator
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from ..faults import mend_surrogates
-from ..jsontree import Node, encode
+from ..jsontree import encode
 from ..text import characters
 from .bounds import BadQuery, Budget, TooCostly
 from .document import Run, Value
 from .pattern import Finder
+from .strings import children_of, decoded, path_of, places_in, texts_in
 
 __all__ = ["LIMITS", "BadQuery", "Found", "Limits", "Match", "TooCostly", "run"]
 
@@ -45,8 +44,6 @@ _OVERLAP: Final = 1 << 16
 _LARGE_RUN: Final = 1 << 22
 _ADVICE: Final = "Narrow it with a path, or read pages instead."
 
-# What a string that holds JSON begins with.
-_OPENERS: Final = "[{ \t\r\n"
 # No control character can stand in JSON as it is stored, so two of them can stand for others for a while.
 _LINES: Final = bytes.maketrans(b'"\x00\x01', b'\n\\"')
 _ESCAPES: Final = (
@@ -57,12 +54,6 @@ _ESCAPES: Final = (
     (b"\\t", b"\t"),
     (b"\\/", b"/"),
 )
-# Numbers are not looked at, so they may become anything; none is too large for a float.
-_DECODE: Final = msgspec.json.Decoder(float_hook=float).decode
-
-
-# The last step of a path, and those before it. Cheap to make, since few of them become paths.
-_Trail = tuple[Any, ...]
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -251,9 +242,12 @@ class _Search:
             return
         if len(data) > _LARGE_RUN:
             self._apart(path, first, data)
-            return
-        value = _decoded(data)
-        texts = _texts(value)
+        else:
+            self._decoded(path, first, data)
+
+    def _decoded(self, path: str, first: int, data: bytes) -> None:
+        value = decoded(data)
+        texts = texts_in(value)
         lines = "\n".join(texts).encode()
         as_they_are = not (b"\r" in lines or b"\n\n" in lines or lines.endswith(b"\n"))
         if not as_they_are:
@@ -265,8 +259,8 @@ class _Search:
         sizes = map(len, texts if as_they_are and lines.isascii() else map(_plain, texts))
         begins = list(accumulate([size + 1 for size in sizes], initial=0))
         wanted = {bisect_right(begins, hit) - 1 for hit in hits}
-        for trail, text in _places(value, first, wanted):
-            self._matched(_Page(path + _path(trail), text), text)
+        for trail, text in places_in(value, first, wanted):
+            self._matched(_Page(path + path_of(trail), text), text)
 
     def _may_match(self, data: bytes) -> bool:
         """Whether a string in there may match. Says yes also for what matches between the strings."""
@@ -284,7 +278,7 @@ class _Search:
         """A large run (the outline cannot tell where its parts are) as smaller ones."""
         some: list[bytes] = []
         size = begin = 0
-        for index, (step, key, raw) in enumerate(_children(data, first)):
+        for index, (step, key, raw) in enumerate(children_of(data, first)):
             if len(raw) > _LARGE_RUN or size > _PIECE:
                 self._joined(path, first + begin, some, data)
                 some, size, begin = [], 0, index
@@ -298,95 +292,9 @@ class _Search:
         self._joined(path, first + begin, some, data)
 
     def _joined(self, path: str, first: int, some: list[bytes], data: bytes) -> None:
-        if some:
-            self._run(path, first, data[:1] + b",".join(some) + data[-1:])
-
-
-def _children(data: bytes, first: int) -> Iterator[tuple[str, bytes, bytes]]:
-    """The last step of the path, the key as it is spelled with its colon, and the value."""
-    node = Node(data)
-    if node.kind == "object":
-        for member in node.members():
-            yield _escaped(member.key), member.raw_key + b":", bytes(member.value)
-    else:
-        for index, item in enumerate(node.all_items(), first):
-            yield str(index), b"", bytes(item)
-
-
-def _texts(value: Any) -> list[str]:
-    """The strings that have lines, in order. Most runs that are decoded end here, so this is plain and quick."""
-    texts: list[str] = []
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        kind = type(one)
-        if kind is dict:
-            waiting.extend(reversed(one.values()))
-        elif kind is list:
-            waiting.extend(reversed(one))
-        elif kind is str and one:
-            if one[0] in _OPENERS and (inner := _held(one)) is not None:
-                waiting.append(inner)
-            else:
-                texts.append(one)
-    return texts
-
-
-def _places(value: Any, first: int, wanted: set[int]) -> Iterator[tuple[_Trail, str]]:
-    """Some of the same strings, by their numbers, with the steps that lead there, the last one first."""
-    waiting: list[tuple[_Trail, Any]] = [((), value)]
-    index, left = -1, len(wanted)
-    while left:
-        trail, one = waiting.pop()
-        if type(one) is str and one:
-            inner = _held(one) if one[0] in _OPENERS else None
-            if inner is None:
-                index += 1
-                if index in wanted:
-                    left -= 1
-                    yield trail, one
-                continue
-            one = inner
-        if type(one) is list:
-            begin = first if one is value else 0
-            steps = range(begin + len(one) - 1, begin - 1, -1)
-            waiting.extend([((step, trail), item) for step, item in zip(steps, reversed(one), strict=True)])
-        elif type(one) is dict:
-            waiting.extend([((key, trail), item) for key, item in reversed(one.items())])
-
-
-def _path(trail: _Trail) -> str:
-    steps: list[str] = []
-    while trail:
-        steps.append(_escaped(str(trail[0])))
-        trail = trail[1]
-    return "".join([f"/{step}" for step in reversed(steps)])
-
-
-def _held(text: str) -> Any:
-    """The list or object that a string holds as JSON."""
-    try:
-        value = _decoded(text.encode())
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, list | dict) else None
-
-
-def _decoded(data: bytes) -> Any:
-    try:
-        return _DECODE(data)
-    except msgspec.ValidationError:
-        # An integer of thousands of digits.
-        return json.loads(data, parse_int=float)
-    except msgspec.DecodeError:
-        mended, count = mend_surrogates(data)
-        if not count:
-            raise
-        return _decoded(mended)
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+        run = data[:1] + b",".join(some) + data[-1:]
+        if some and self._may_match(run):
+            self._decoded(path, first, run)
 
 
 def _plain(text: str) -> bytes:

@@ -33,11 +33,11 @@ from ..jsontree import (
     OPENS_JSON,
     TooDeep,
     encode,
+    holds_json,
     is_dense,
-    sniff,
     windows,
 )
-from ..text import characters, string_cut
+from ..text import characters, string_cut, unescaped
 
 # A value of more bytes has a knot; about so many bytes of small children lie between two marks.
 FAR: Final = 1 << 15
@@ -200,7 +200,7 @@ class Builder:
         firsts, starts, inside = [0], [start + 1], [0]
         at = 1
         while at < len(raw) - 1:
-            stop = len(raw) - 1 if len(raw) - 1 - at <= FAR else string_cut(raw, at + FAR)  # type: ignore[arg-type]
+            stop = len(raw) - 1 if len(raw) - 1 - at <= FAR else string_cut(raw, at + FAR, at)  # type: ignore[arg-type]
             text = OPEN_STRING.decode(b'"%b"' % bytes(raw[at:stop]))
             at = stop
             firsts.append(firsts[-1] + len(text))
@@ -209,11 +209,11 @@ class Builder:
         knot = Knot("string", start, end, firsts.pop(), packed(firsts))
         knot.starts, knot.inside = packed(starts[:-1]), packed(inside[:-1])
         if OPENS_JSON.match(bytes(raw[1:_LOOK])):
-            knot.held = self._held(OPEN_STRING.decode(raw).encode(), depth)
+            knot.held = self._held(unescaped(raw), depth)  # type: ignore[arg-type]
         return knot
 
     def _held(self, text: bytes, depth: int) -> Knot | None:
-        if sniff(text) is None:
+        if not holds_json(text):
             return None
         start = len(text) - len(text.lstrip(WHITESPACE))
         end = len(text.rstrip(WHITESPACE))

@@ -22,7 +22,8 @@ _MEMORY: Final = 8 << 20
 # Instructions of the program. Each may cost 15 ns for each byte of text if the pattern is hostile.
 _LARGEST_PROGRAM: Final = 5000
 _AT_ONCE: Final = 1 << 25
-# Of a line that is searched in parts, so many bytes are in two parts, so that what lies on a seam is found.
+# A line that is longer than what may be searched at once is searched in parts. So many bytes are in two of
+# them, so that what lies on a seam is found, unless it is longer than that.
 _OVERLAP: Final = 1 << 12
 _TOKEN: Final = re.compile(
     r"\\Q.*?(?:\\E|\Z)|\\x\{[^}]*\}?|\\[pP]\{[^}]*\}?|\\.|\[\^?\]?(?:\[:[^\]]*:\]|\\.|[^\]\\])*+\]"
@@ -188,7 +189,9 @@ def _misread(pattern: str, error: bytes | str) -> BadQuery:
     if re.fullmatch(r"\\[1-9]\d*", part):
         advice = "RE2 has no backreferences"
     at = next((at for at, _ in tokens if pattern.startswith(part, at)), max(pattern.find(part), 0))
-    what = f"{reason} {printable(part)[:40]!r}"
+    if part == "(?P" and (named := re.search(r"\(\?P(?!<)", pattern)):
+        at = named.start()
+    what = f"{reason} '{printable(part)[:40]}'"
     return bad(pattern, at, f"{advice} ({what})" if advice else what)
 
 

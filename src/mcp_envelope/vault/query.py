@@ -6,8 +6,9 @@ is decoded for itself. `length`, `keys` and `type` need not decode anything. Wha
 once gets it, if it is of moderate size. What passes through whole keeps its exact bytes.
 
 The answers are those of the library, with two differences. A step into a string that holds JSON goes on
-inside: `result.rows[0]` works whether `result` is an object or one written into a string. And comparing a
-number with a string by `<` is null, where the library fails.
+inside: `result.rows[0]` works whether `result` is an object or one written into a string. And where the
+library fails on a number and a string, `<` is null and `contains` is false. Mistakes that depend on the payload
+(a function that gets a value of the wrong type) are told if the stream comes to them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -24,8 +25,8 @@ from msgspec import Raw
 from ..jsontree import OPEN_ARRAY
 from .bounds import BadQuery, Budget, TooCostly
 from .document import Piece, Value
-from .evaluation import Engine, decode, size_of
-from .expression import SEQUENCES, Node, parse, parts_of
+from .evaluation import Engine, Stream, decode, size_of
+from .expression import SEQUENCES, Node, looks_once, parse, parts_of
 from .functions import OBJECT, POINTER, Step, WrongType, is_false
 
 __all__ = ["LIMITS", "BadQuery", "Limits", "TooCostly", "run"]
@@ -34,6 +35,8 @@ _ADVICE: Final = (
     "Begin with the list that is meant and choose before anything else, such as items[?status=='failed'].id, "
     "or give a path."
 )
+# Less than this is decoded without a thought about memory.
+_SMALL: Final = 1 << 16
 # So many of the last items of a stream are kept to find one of them.
 _LAST: Final = 1000
 
@@ -56,26 +59,15 @@ LIMITS: Final = Limits()
 def run(root: Value, expression: str, limits: Limits = LIMITS) -> bytes:
     """What the expression selects, as JSON: `null` if there is nothing."""
     if root.kind == "text":
-        raise BadQuery("the payload is text, not JSON, so there is nothing to query; grep searches text", 0)
+        raise BadQuery(
+            "the payload is text, or too deep to be read as JSON; grep searches text, query does not", 0
+        )
     tree = parse(expression, limits.expression)
     search = _Search(expression, limits)
     try:
         return search.written(search.look(tree, root))
     except RecursionError:
         raise TooCostly(f"stopped, because values are nested too deeply. {_ADVICE}") from None
-
-
-class _Stream:
-    """The items of a list that is not there as a whole, once. An item is a `Value`, `Raw`, or decoded."""
-
-    def __init__(self, items: Iterator[Any]) -> None:
-        self.items = items
-
-    def is_empty(self) -> bool:
-        for item in self.items:
-            self.items = chain((item,), self.items)
-            return False
-        return True
 
 
 class _Search:
@@ -90,7 +82,7 @@ class _Search:
     # -- the end of the way ---------------------------------------------------------------------------------
 
     def written(self, found: Any) -> bytes:
-        if isinstance(found, _Stream):
+        if isinstance(found, Stream):
             data = bytearray(b"[")
             for item in found.items:
                 mark = self._budget.held
@@ -109,7 +101,7 @@ class _Search:
 
     def _whole(self, found: Any) -> Any:
         """All of it, decoded."""
-        if isinstance(found, _Stream):
+        if isinstance(found, Stream):
             items: list[Any] = []
             for item in found.items:
                 if not isinstance(item, Value | Raw):
@@ -135,9 +127,9 @@ class _Search:
             for part in parts_of(node, SEQUENCES):
                 current = self.look(part, current)
             return current
-        if isinstance(current, Raw) or (isinstance(current, _Stream) and not _looks_once(node)):
+        if isinstance(current, Raw) or (isinstance(current, Stream) and not looks_once(node)):
             current = self._whole(current)
-        if isinstance(current, Value | _Stream):
+        if isinstance(current, Value | Stream):
             return getattr(self, f"_{kind}", self._other)(node, current)
         return self._step(node)(current)
 
@@ -155,18 +147,18 @@ class _Search:
     def _literal(self, node: Node, current: Any) -> Any:
         return node["value"]
 
-    def _field(self, node: Node, current: Value | _Stream) -> Any:
-        if isinstance(current, _Stream):
+    def _field(self, node: Node, current: Value | Stream) -> Any:
+        if isinstance(current, Stream):
             return None
         value = current.opened()
         if value.kind == "text":
             return self._step(node)(self._whole(value))
-        piece = value._member(node["value"]) if value.kind == "object" else None
+        piece = value.member(node["value"]) if value.kind == "object" else None
         return None if piece is None else _settled(value.value(piece))
 
-    def _index(self, node: Node, current: Value | _Stream) -> Any:
+    def _index(self, node: Node, current: Value | Stream) -> Any:
         index = node["value"]
-        if isinstance(current, _Stream):
+        if isinstance(current, Stream):
             if index >= 0:
                 return next(islice(current.items, min(index, sys.maxsize), None), None)
             if -index > _LAST:
@@ -181,15 +173,15 @@ class _Search:
             return None
         return _settled(value.value(next(value.pieces(index))))
 
-    def _slice(self, node: Node, current: Value | _Stream) -> Any:
+    def _slice(self, node: Node, current: Value | Stream) -> Any:
         start, stop, stride = node["children"]
-        if isinstance(current, _Stream):
+        if isinstance(current, Stream):
             if min(start or 0, stop or 0, stride or 0) < 0:
                 return self._step(node)(self._whole(current))
             start, stop, stride = [
                 None if end is None else min(end, sys.maxsize) for end in (start, stop, stride)
             ]
-            return _Stream(islice(current.items, start, stop, stride))
+            return Stream(islice(current.items, start, stop, stride))
         value = current.opened()
         if value.kind != "array":
             return self._step(node)(self._whole(value)) if value.kind == "text" else None
@@ -198,7 +190,7 @@ class _Search:
             return []
         forward = picked if picked.step > 0 else picked[::-1]
         items = islice(self._children(value, forward[0]), 0, forward[-1] - forward[0] + 1, forward.step)
-        return _Stream(items if forward is picked else self._backward(items))
+        return Stream(items if forward is picked else self._backward(items))
 
     def _backward(self, items: Iterator[Any]) -> Iterator[Any]:
         kept: list[Any] = []
@@ -216,7 +208,7 @@ class _Search:
 
     def _items(self, base: Any) -> Iterator[Any] | None:
         """The items of a list that is a stream or can be one."""
-        if isinstance(base, _Stream):
+        if isinstance(base, Stream):
             return base.items
         if isinstance(base, Value):
             value = base.opened()
@@ -234,15 +226,15 @@ class _Search:
     def _over(self, node: Node, base: Any, right: Node, condition: Node | None) -> Any:
         items = self._items(base)
         return (
-            self._at_once(node, base) if items is None else _Stream(self._projected(items, right, condition))
+            self._at_once(node, base) if items is None else Stream(self._projected(items, right, condition))
         )
 
     def _value_projection(self, node: Node, current: Any) -> Any:
         left, right = node["children"]
         base = self.look(left, current)
         if isinstance(base, Value) and base.opened().kind == "object":
-            return _Stream(self._projected(self._children(base.opened()), right, None))
-        return None if isinstance(base, _Stream) else self._at_once(node, base)
+            return Stream(self._projected(self._children(base.opened()), right, None))
+        return None if isinstance(base, Stream) else self._at_once(node, base)
 
     def _at_once(self, node: Node, base: Any) -> Any:
         """A loop over what is no list or object, as far as the outline knows, or is decoded already."""
@@ -262,34 +254,33 @@ class _Search:
             budget.spend(cost)
             result = item
             if isinstance(item, Value):
-                if condition and self._is_false(self.look(condition, item)):
-                    continue
-                result = self.look(right, item)
-                if isinstance(result, _Stream):
+                chosen = not condition or not self._is_false(self.look(condition, item))
+                result = self.look(right, item) if chosen else None
+                if isinstance(result, Stream):
                     result = self._whole(result)
             elif not (as_it_is and test is None):
-                value = self._decoded(item)
-                if test is not None and is_false(test(value)):
-                    budget.held = mark
-                    continue
-                result = (None if value is None else item) if as_it_is else step(value)
-            elif isinstance(item, Raw) and len(item) == 4 and bytes(item) == b"null":
-                continue
+                value = self._decoded(item) if type(item) is Raw else item
+                if (value is None and as_it_is) or (test is not None and is_false(test(value))):
+                    result = None
+                elif not as_it_is:
+                    result = step(value)
+            elif type(item) is Raw and len(item) == 4 and bytes(item) == b"null":
+                result = None
             budget.held = mark
             if result is not None:
                 yield result
 
-    def _decoded(self, item: Any) -> Any:
+    def _decoded(self, item: Raw) -> Any:
         """An item of a stream for the time that it is looked at."""
-        if not isinstance(item, Raw):
-            return item
+        if len(item) > _SMALL:
+            return self._engine.loaded(item)
         self._budget.spend(len(item) // 16)
         return decode(item)
 
     def _flatten(self, node: Node, current: Any) -> Any:
         base = self.look(node["children"][0], current)
         items = self._items(base)
-        return self._at_once(node, base) if items is None else _Stream(self._flat(items))
+        return self._at_once(node, base) if items is None else Stream(self._flat(items))
 
     def _flat(self, items: Iterator[Any]) -> Iterator[Any]:
         for item in items:
@@ -333,7 +324,7 @@ class _Search:
         return self._is_false(self.look(node["children"][0], current))
 
     def _is_false(self, found: Any) -> bool:
-        if isinstance(found, _Stream):
+        if isinstance(found, Stream):
             return found.is_empty()
         if isinstance(found, Value) and found.kind in ("array", "object", "string", "number"):
             return found.kind != "number" and found.total == 0
@@ -352,20 +343,20 @@ class _Search:
         first = found[0]
         if name == "length" and isinstance(first, Value) and first.kind in ("array", "object", "string"):
             return first.total
-        if name == "length" and isinstance(first, _Stream):
+        if name == "length" and isinstance(first, Stream):
             return sum(1 for _ in first.items)
         if name == "type" and isinstance(first, Value) and first.kind != "text":
             return first.kind
         if name in ("keys", "values") and isinstance(first, Value) and first.kind == "object":
-            return self._keys(first) if name == "keys" else _Stream(self._children(first))
+            return self._keys(first) if name == "keys" else Stream(self._children(first))
         steps = [self._step(child["children"][0]) for child in node["children"] if child["type"] == "expref"]
         if name in ("map", "max_by", "min_by"):
             array = found[1] if name == "map" else first
-            if isinstance(array, _Stream) or (isinstance(array, Value) and array.kind == "array"):
+            if isinstance(array, Stream) or (isinstance(array, Value) and array.kind == "array"):
                 items = self._items(array)
                 assert items is not None
                 if name == "map":
-                    return _Stream(self._mapped(items, steps[0]))
+                    return Stream(self._mapped(items, steps[0]))
                 return self._best(node, items, steps[0])
         arguments = [
             self._step(child["children"][0]) if child["type"] == "expref" else self._whole(one)
@@ -401,18 +392,3 @@ def _child(piece: Piece) -> Any:
 
 def _settled(value: Value) -> Value | None:
     return None if value.kind == "null" else value
-
-
-def _looks_once(node: Node) -> bool:
-    """Whether evaluating the node uses the current value at most once."""
-    if node["type"] in (
-        "multi_select_list",
-        "multi_select_dict",
-        "or_expression",
-        "and_expression",
-        "comparator",
-    ):
-        return False
-    if node["type"] == "function_expression":
-        return sum(child["type"] not in ("literal", "expref") for child in node["children"]) < 2
-    return True

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
 from typing import Final
 
-from ..jsontree import sniff
+from ..jsontree import Buffer, sniff
 from ..outcome import Failure
 from ..payload import Payload
 from .document import Value, root_of
@@ -177,13 +177,18 @@ def failures(error: StoreError | Damaged) -> Failure:
 def _stored_form(payload: Payload) -> tuple[Kind, bytes]:
     """The bytes that are stored. The paths of the cuts lead into them."""
     if payload.node is not None and payload.blocks is not None:
-        content = b",".join(payload.blocks)
-        return "blocks", b'{"content":[%b],"structuredContent":%b}' % (content, payload.original())
+        return "blocks", _in_one(payload.blocks, b'],"structuredContent":', payload.original(), b"}")
     if payload.node is not None:
         return "json", payload.original()
     if payload.text is not None:
         return ("text" if sniff(payload.text) is None else "json"), payload.text
-    return "blocks", b'{"content":[%b]}' % b",".join(payload.blocks or ())
+    return "blocks", _in_one(payload.blocks or (), b"]}")
+
+
+def _in_one(blocks: Sequence[Buffer], *rest: bytes) -> bytes:
+    """Joined in one step: a payload may be as large as memory allows, and copies of it are not free."""
+    separated = [part for block in blocks for part in (b",", block)][1:]
+    return b"".join([b'{"content":[', *separated, *rest])
 
 
 __all__ = ["Keeping", "Stored", "Vault", "failures", "key_of", "new_handle"]
