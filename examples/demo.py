@@ -55,8 +55,8 @@ def main() -> int:
     if broken:
         print(paint("31", f"Broken promises: {', '.join(broken)}"))
         return 1
-    print(paint("1", "Try it: ") + "mcp-envelope proxy -- YOUR SERVER")
-    print("        mcp-envelope wrap, for the servers of your client")
+    print(paint("1", "Try it: ") + ".venv/bin/mcp-envelope proxy -- YOUR SERVER")
+    print("        .venv/bin/mcp-envelope wrap --help")
     return 0
 
 
@@ -111,7 +111,7 @@ async def read_all(through: Client, handle: str, tickets: list[Any], kept: int) 
 
 
 async def show_git(room: Path, environment: dict[str, str]) -> None:
-    title("A text: the log of a repository, from mcp-server-git")
+    title("A text: what changed in a repository, from mcp-server-git")
     repository = make_repository(room / "repository")
     command = [sys.executable, "-m", "mcp_server_git", "--repository", str(repository)]
     arguments = {"repo_path": str(repository), "target": "HEAD~1", "context_lines": 3}
@@ -121,7 +121,7 @@ async def show_git(room: Path, environment: dict[str, str]) -> None:
         show_command([*command[:-1], "REPOSITORY"])
         result = await through.call_tool("git_diff", arguments)
         texts = [block.text for block in result.content]
-        sizes(whole, "".join(texts))
+        sizes(whole, blocks(result))
         for line in texts[0].splitlines()[:5]:
             print(clip(f"  {line}"))
         print("     …")
@@ -208,10 +208,14 @@ def tokens(value: Any) -> int:
 
 
 def within(result: Any) -> bool:
-    lanes = [[block.model_dump(by_alias=True, exclude_none=True) for block in result.content]]
+    lanes = [blocks(result)]
     if result.structured_content is not None:
         lanes.append(result.structured_content)
     return all(tokens(lane) <= LIMIT for lane in lanes)
+
+
+def blocks(result: Any) -> list[Any]:
+    return [block.model_dump(by_alias=True, exclude_none=True) for block in result.content]
 
 
 def compact(value: Any) -> bytes:

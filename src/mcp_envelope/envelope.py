@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from . import dialects
 from .budget import Budget
 from .context import current
+from .dialects.notice import READ_TOOL
 from .facts import Facts
 from .job import PROFILES, Dialect, Job, Lanes, Profile
 from .outcome import read_outcome, sendable
@@ -141,7 +142,12 @@ def seal(
     if is_error is None:
         is_error = outcome.is_error
     job = Job(read, budget, facts, schema, wrap, rankings, is_error, profile, truncatable)
-    lanes = spoken.seal(job) if vault is None else _sealed_and_kept(spoken, job, vault)
+    if vault is not None:
+        lanes = _sealed_and_kept(spoken, job, vault)
+    else:
+        if words := _left_beside(spoken, job):
+            job.facts = replace(facts, warnings=(*facts.warnings, words))
+        lanes = spoken.seal(job)
     return Sealed(
         lanes.content,
         lanes.structured,
@@ -167,6 +173,17 @@ class Keeper(Protocol):
         ...
 
 
+def _left_beside(spoken: Dialect, job: Job) -> str:
+    """Dialects other than ours have no place for blocks beside a structure that says something else."""
+    payload = job.payload
+    if spoken.name == "native" or payload.node is None or payload.blocks is None:
+        return ""
+    said = f"The text that came beside the structure ({sum(map(len, payload.blocks))} bytes) is not shown."
+    if job.facts.handle is None:
+        return f"{said} It was not kept."
+    return f'{said} Read it: {READ_TOOL}(handle="{job.facts.handle}", path="/content").'
+
+
 def _sealed_and_kept(spoken: Dialect, job: Job, vault: Keeper) -> Lanes:
     """The lanes, and the payload stored before they leave, if they are not all of it."""
     if job.payload.is_empty or job.payload.page is not None:
@@ -175,8 +192,11 @@ def _sealed_and_kept(spoken: Dialect, job: Job, vault: Keeper) -> Lanes:
     handle, expires = vault.promise()
     job.facts = replace(bare, handle=handle, expires=expires)
     before = job.payload, job.wrap, job.is_error
+    beside = _left_beside(spoken, job)
+    if beside:
+        job.facts = replace(job.facts, warnings=(*bare.warnings, beside))
     lanes = spoken.seal(job)
-    cut = lanes.content.cuts or (lanes.structured is not None and lanes.structured.cuts)
+    cut = beside or lanes.content.cuts or (lanes.structured is not None and lanes.structured.cuts)
     if not cut and lanes.facts.error is None:
         return lanes
     problem = vault.keep(handle, before[0], job.facts.tool)
@@ -186,6 +206,8 @@ def _sealed_and_kept(spoken: Dialect, job: Job, vault: Keeper) -> Lanes:
     # Whoever reads the result need not know the folders of this machine; the log has them.
     warning = f"The whole result was not stored: {scrub(problem)}"
     job.facts = replace(bare, warnings=(*bare.warnings, warning))
+    if words := _left_beside(spoken, job):
+        job.facts = replace(job.facts, warnings=(*job.facts.warnings, words))
     return spoken.seal(job)
 
 

@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -31,9 +32,10 @@ from .published import Published as Published
 from .published import Publisher
 from .ranking import Ranking
 from .sealed import Sealed
-from .tracing import current_span, trace, trace_untouched
+from .tracing import trace, trace_untouched
 
 if TYPE_CHECKING:
+    from .redaction import Redactor
     from .vault.ledger import Call as Noted
     from .vault.ledger import Ledger
     from .vault.vault import Keeping, Vault
@@ -104,6 +106,8 @@ class Front:
         self.settings = settings or Settings()
         self.dialect = None if dialect is None else dialects.dialect(dialect).name
         self.server = server
+        if isinstance(vault, str):
+            _check_vault(vault)
         self._vault = vault
         self._opened: tuple[Vault | None] | None = None
         self._ledger = ledger
@@ -111,9 +115,9 @@ class Front:
         # Told of every call, besides the ledger.
         self.observers: list[Callable[[Noted], None]] = []
         self._token_budget = token_budget
-        self._publisher = Publisher()
+        self.publisher = Publisher()
         # By identity, which is quick to look up; what the ids belong to is kept beside, so that it stays true.
-        self._settled: dict[tuple[int, Client, int], tuple[Policy, Declared | None, Policy]] = {}
+        self._settled: dict[tuple[int, int, int], tuple[Policy, Client, Declared | None, Policy]] = {}
 
     # -- what is listed -------------------------------------------------------------------------------------
 
@@ -146,7 +150,7 @@ class Front:
         `misses` tells that the tool may answer that there is nothing, in the dialect's words; `wrapped` that its
         library put a value that is no object into a member `result`.
         """
-        return self._publisher.of(self.dialect or self.settings.policy(tool).dialect, schema, misses, wrapped)
+        return self.publisher.of(self.dialect or self.settings.policy(tool).dialect, schema, misses, wrapped)
 
     def read_tool(self) -> dict[str, Any]:
         """The list entry of our own tool."""
@@ -161,13 +165,13 @@ class Front:
     ) -> Policy:
         """The file and the environment, then the tool's own words, then what is known of the client."""
         base = self.settings.policy(tool)
-        key = id(base), client, id(declared)
+        key = id(base), id(client), id(declared)
         kept = self._settled.get(key)
-        if kept is None or kept[0] is not base or kept[1] is not declared:
+        if kept is None or kept[0] is not base or kept[1] is not client or kept[2] is not declared:
             if len(self._settled) >= _REMEMBERED:
                 self._settled.clear()
-            kept = self._settled[key] = base, declared, self._settle(base, client, declared)
-        return kept[2] if requested is None else kept[2].with_budget(requested)
+            kept = self._settled[key] = base, client, declared, self._settle(base, client, declared)
+        return kept[3] if requested is None else kept[3].with_budget(requested)
 
     def _settle(self, policy: Policy, client: Client, declared: Declared | None) -> Policy:
         changes: dict[str, Any] = {}
@@ -208,15 +212,13 @@ class Front:
             if any(len(lane) > budget.limit and budget.meter.count(lane) > budget.limit for lane in lanes):
                 return False
         if policy.redact:
-            from . import treatment
-
-            using = treatment.redactor(tuple(policy.redact_patterns.items()))
+            using = _redactor(policy)
             for part in content if structured is None else (*content, structured):
                 if using.may_find(raw := bytes(part)) and using.redact_json(raw)[1]:
                     return False
         self.untouched(call, size)
-        if (span := call.span or current_span()) is not None:
-            trace_untouched(budget, _lanes(content, structured), span)
+        if call.span is not None:
+            trace_untouched(budget, _lanes(content, structured), call.span)
         return True
 
     def seal(self, payload: Any, call: Call, *, is_error: bool | None = None, **more: Any) -> Sealed:
@@ -262,11 +264,9 @@ class Front:
         """Note a result of so many bytes that went out as it came."""
         if self._ledger is False and not self.observers:
             return
-        from .vault.ledger import Call as Noted
-
         tokens = size // 4
         self.note(
-            Noted(
+            _noted()(
                 at=time.time(),
                 tool=call.tool,
                 client=call.client.name,
@@ -301,6 +301,7 @@ class Front:
 
     def _open(self) -> Vault | None:
         from .vault.places import open_vault
+        from .vault.store import StoreError
 
         if self._vault is not None and not isinstance(self._vault, str):
             return self._vault
@@ -314,7 +315,12 @@ class Front:
                 self.settings.file,
             )
             address = None
-        return open_vault(address, ttl=policy.vault_ttl, cap=policy.vault_size)
+        try:
+            return open_vault(address, ttl=policy.vault_ttl, cap=policy.vault_size)
+        except (ValueError, StoreError) as error:
+            # Results are still cut, and say that the rest was not kept.
+            _log.warning("mcp-envelope: results are not kept: %s", error)
+            return None
 
     def keeping(self, owner: str | None) -> Keeping | None:
         vault = self.vault
@@ -339,6 +345,25 @@ class Front:
             self._opened[0].close()
 
 
+@cache
+def _noted() -> type[Noted]:
+    """Imported when it is needed, but not looked up with every call."""
+    from .vault.ledger import Call as Noted
+
+    return Noted
+
+
+@cache
+def _redactor_of(patterns: tuple[tuple[str, str], ...]) -> Redactor:
+    from . import treatment  # its patterns take a while to compile
+
+    return treatment.redactor(patterns)
+
+
+def _redactor(policy: Policy) -> Redactor:
+    return _redactor_of(tuple(policy.redact_patterns.items()) if policy.redact_patterns else ())
+
+
 def _lanes(content: Sequence[Buffer], structured: Buffer | None) -> tuple[bytes, ...]:
     """The exact texts that are measured."""
     text = b"[%b]" % b",".join(content)
@@ -352,6 +377,14 @@ def _words(payload: Payload) -> str:
         return payload.text.decode()
     said = "\n".join(text for text in texts if isinstance(text, str))
     return said or bytes(payload.as_node().raw).decode()
+
+
+def _check_vault(address: str) -> None:
+    """A mistake in an address is told where it was made."""
+    if "://" in address:
+        from .vault.places import check
+
+        check(address)
 
 
 def _is_set(policy: Policy, name: str) -> bool:

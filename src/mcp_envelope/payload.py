@@ -117,7 +117,8 @@ def _repeats(content: Sequence[Buffer], node: Node) -> bool:
         members = node.members() if node.kind == "object" else []
         values = [node] if len(members) != 1 else [node, node.child(0)]
         if len(texts) == 1:
-            return any(_says(texts[0], value.raw) for value in values)
+            # A text that is no JSON should stay a text, also where the structure has it as a string.
+            return any(value.kind != "string" and _says(texts[0], value.raw) for value in values)
         lists = [value for value in values if value.kind == "array" and value.total() == len(texts)]
         return any(all(map(_says, texts, value.all_items())) for value in lists)
     except (msgspec.MsgspecError, TooDeep, RecursionError, UnicodeError, ValueError):

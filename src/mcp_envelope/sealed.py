@@ -126,12 +126,19 @@ class Sealed:
 
     def _total(self) -> int:
         """The payload's size in the budget's unit: measured if it is whole, else reckoned from a part."""
-        lane = self._structured or self._content
-        size = self._payload.size
-        if not lane.cuts or self._budget.unit == "bytes":
-            return size if lane.cuts else 0
-        sample = self._payload.sample()
-        return round(size * self._budget.meter.count(sample) / max(len(sample), 1))
+        if not self._content.cuts and not self.structured_cuts:
+            return 0
+        payload = self._payload
+        if payload.node is not None and payload.blocks is not None:
+            # The larger lane counts, as it does in what is used.
+            inside = Payload(blocks=payload.blocks)
+            payload = max(
+                inside, Payload(node=payload.node, partial=payload.partial), key=lambda lane: lane.size
+            )
+        if self._budget.unit == "bytes":
+            return payload.size
+        sample = payload.sample()
+        return round(payload.size * self._budget.meter.count(sample) / max(len(sample), 1))
 
     @property
     def cuts(self) -> tuple[Cut, ...]:

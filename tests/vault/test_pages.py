@@ -224,7 +224,7 @@ def test_equal_keys(vault: Vault) -> None:
         ({"handle": "HANDLE", "path": "/total/x"}, "BAD_PATH", "a number"),
         ({"handle": "HANDLE", "path": "/items", "offset": 3}, "BAD_OFFSET", "3 items"),
         ({"handle": "HANDLE", "path": "/items", "offset": -1}, "BAD_OFFSET", "from 0 on"),
-        ({"handle": "HANDLE", "path": "/items", "offset": "1"}, "BAD_OFFSET", "whole number"),
+        ({"handle": "HANDLE", "path": "/items", "offset": "one"}, "BAD_OFFSET", "whole number"),
         ({"handle": "HANDLE", "path": "/items", "offset": True}, "BAD_OFFSET", "whole number"),
         ({"handle": "HANDLE", "query": "a", "grep": "b"}, "BAD_ARGS", "do not go together"),
         ({"handle": "nobody"}, "HANDLE_UNKNOWN", "nobody"),
@@ -284,3 +284,22 @@ def _from(value: Any, offset: int) -> Any:
     if isinstance(value, dict):
         return dict(list(value.items())[offset:])
     return value[offset:] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        ({"type": "text", "text": "word " * 40_000}, "word word"),
+        ({"type": "resource", "resource": {"uri": "x:y", "text": "word " * 40_000}}, "word word"),
+        ({"type": "image", "mimeType": "image/png", "data": "QUJD" * 40_000}, "left out"),
+        ({"type": "resource", "resource": {"uri": "x:y", "blob": "QUJD" * 40_000}}, "left out"),
+    ],
+)
+def test_all_of_a_result_with_one_large_block(vault: Vault, block: dict[str, Any], shown: str) -> None:
+    """Without a path, the page is the blocks; of a large one only the beginning is loaded."""
+    handle = stored(vault, [block, {"type": "text", "text": "the second"}], "blocks")
+    blocks, cuts = Reader(vault, handle, Budget.of(tokens=500)).call()
+    assert shown in json.dumps(blocks[0])
+    assert {each["type"] for each in blocks} <= {"text", "resource"}
+    assert any(cut["path"].startswith("/content/0") for cut in cuts)
+    assert any(cut["path"] == "/content" for cut in cuts)

@@ -227,7 +227,6 @@ def test_a_result_with_two_lanes_is_stored_whole(vault: Vault) -> None:
         (["[1, 2]"], {"result": [1, 2]}),
         (["1", "2"], {"result": [1, 2]}),
         (["one", "two"], {"result": ["one", "two"]}),
-        (["just words"], {"result": "just words"}),
         (['{\n "a": 1.0\n}'], {"a": 1}),
         ([], {"a": 1}),
     ],
@@ -244,8 +243,55 @@ def test_texts_that_repeat_the_structure_are_not_kept_twice(texts: list[str], st
         (["1", "2", "3"], {"result": [1, 2]}),
         (["2", "1"], {"result": [1, 2]}),
         (["a summary that is rather long"], {"rows": [1, 2]}),
+        # The same, but a text should be cut as a text.
+        (["just words"], {"result": "just words"}),
     ],
 )
 def test_texts_that_say_something_else_are_kept(texts: list[str], structured: Any) -> None:
     content = [json.dumps({"type": "text", "text": text}).encode() for text in texts]
     assert read_result(content, json.dumps(structured).encode()).blocks is not None
+
+
+def test_a_text_that_the_structure_repeats_is_cut_as_a_text(vault: Vault) -> None:
+    text = 'a line with "quotes"\n' * 2000
+    block = json.dumps({"type": "text", "text": text}).encode()
+    sealed = seal(
+        read_result([block], json.dumps({"content": text}).encode()), tokens=400, vault=vault.of(None)
+    )
+    shown = json.loads(sealed.content)
+    assert text.startswith(shown[0]["text"].split("…")[0])
+    assert {cut.path for cut in sealed.content_cuts} == {"/content/0/text"}
+    assert sealed.handle is not None
+    assert Reader(vault, sealed.handle, Budget.of(tokens=2000)).text("/content/0/text") == text
+
+
+@pytest.mark.parametrize("dialect", ["ctxo", "transcend", "gel", "scalpel"])
+def test_a_text_beside_the_structure_is_not_lost_in_other_dialects(vault: Vault, dialect: str) -> None:
+    block = json.dumps({"type": "text", "text": "words of its own " * 500}).encode()
+    result = read_result([block], b'{"n":1}')
+    sealed = seal(result, dialect=dialect, vault=vault.of(None))
+    (warning,) = sealed.warnings
+    assert f"({len(block)} bytes)" in warning
+    handle = warning.split('handle="')[1].split('"')[0]
+    assert Reader(vault, handle, Budget.of()).text("/content/0/text") == "words of its own " * 500
+    # Without a vault it is at least named.
+    (warning,) = seal(result, dialect=dialect).warnings
+    assert "not kept" in warning
+
+
+@pytest.mark.parametrize(("asked", "hint"), [("$.items[0].name", "/items/0/name"), ("items", "/items")])
+def test_a_path_in_another_language_is_told_in_ours(reader: Reader, asked: str, hint: str) -> None:
+    sealed = read(reader.vault, {"handle": f" {reader.handle} ", "path": asked})
+    assert sealed.problem is not None
+    assert sealed.problem.hint.endswith(f"{hint}.")
+    assert json.loads(
+        read(reader.vault, {"handle": reader.handle, "path": "/items", "offset": "899"}).content
+    )
+
+
+def test_a_ranked_list_has_no_place_to_go_on_from(vault: Vault) -> None:
+    from mcp_envelope import rank
+
+    rows = {"rows": [{"n": n, "score": n % 97} for n in range(900)]}
+    sealed = seal(rows, tokens=300, rank={"/rows": rank("-score")}, vault=vault.of(None))
+    assert b"All, in their own order: envelope_read(handle, path=" in (sealed.structured or b"")

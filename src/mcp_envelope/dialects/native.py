@@ -80,7 +80,8 @@ class Native:
             _fail(job)
             structured, content = None, _last_word(job, (Cut("", "bytes", 0, job.payload.size, 0),))
         main = structured if structured and structured.cuts else content
-        facts = job.with_cuts(main.cuts)
+        both = job.payload.blocks is not None and main is structured
+        facts = job.with_cuts((*main.cuts, *content.cuts) if both else main.cuts)
         if facts.extras:
             budget = {**facts.extras["budget"], "used": (structured or content).used}
             facts = replace(facts, extras={**facts.extras, "budget": budget})

@@ -93,7 +93,9 @@ def _way_back(facts: Facts, cut: Cut | None, beside_handle: bool) -> str:
     path = f", path={quoted(cut.path)}" if cut.path else ""
     offset = f", offset={cut.offset}" if cut.offset else ""
     handle = "handle" if beside_handle else f"handle={quoted(facts.handle)}"
-    return f"Read on: {READ_TOOL}({handle}{facts.reading or ''}{path}{offset})."
+    # Of a ranked list the best are shown: there is no place to go on from.
+    way = "All, in their own order" if cut.kind == "items" and cut.offset < cut.kept else "Read on"
+    return f"{way}: {READ_TOOL}({handle}{facts.reading or ''}{path}{offset})."
 
 
 def quoted(text: str) -> str:

@@ -148,7 +148,8 @@ class Value:
     def find(self, path: str) -> Value:
         """The value that a JSON pointer leads to; the JSON in a string counts as what the string is."""
         if path and not path.startswith("/"):
-            raise BadPath(path, "", f"a path is a JSON pointer and begins with a slash, such as /{path}")
+            steps = path.removeprefix("$").replace("[", "/").replace("]", "").replace(".", "/").strip("/")
+            raise BadPath(path, "", f"a path is a JSON pointer and begins with a slash, such as /{steps}")
         value = self
         for step in path.split("/")[1:]:
             child = value.child(step.replace("~1", "/").replace("~0", "~"))

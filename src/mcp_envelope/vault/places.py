@@ -10,7 +10,7 @@ import os
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from .store import DEFAULT_CAP, DEFAULT_TTL, Store
+from .store import DEFAULT_CAP, DEFAULT_TTL, Store, StoreError
 from .vault import Vault
 
 NONE: Final = ("none", "off")
@@ -26,6 +26,17 @@ def open_vault(
     if address is not None and address.strip().lower() in NONE:
         return None
     return Vault(_store(address, ttl, cap), ttl)
+
+
+def check(address: str | None) -> None:
+    """ValueError if no vault can have this address, or if what it needs is not installed. Opens nothing."""
+    _, found, _ = (address or "").partition("://")
+    if address is None or address == DEFAULT or address.strip().lower() in NONE or not found:
+        return
+    try:
+        open_vault(address)
+    except StoreError as error:
+        raise ValueError(str(error)) from None
 
 
 def _store(address: str | None, ttl: float, cap: int) -> Store:

@@ -88,7 +88,7 @@ def read(
     budget = budget or Budget.of()
     try:
         page = _page(vault, arguments, owner, budget)
-        return seal(page, budget=budget, handle=arguments["handle"], dialect="native")
+        return seal(page, budget=budget, handle=str(arguments["handle"]).strip(), dialect="native")
     except Failure as failure:
         return seal(failure, budget=budget, dialect="native")
     except (StoreError, Damaged) as error:
@@ -96,7 +96,7 @@ def read(
 
 
 def _page(vault: Vault | None, arguments: Mapping[str, Any], owner: str | None, budget: Budget) -> Page:
-    handle = _text(arguments, "handle")
+    handle = (_text(arguments, "handle") or "").strip()
     path = _text(arguments, "path") or ""
     offset = _whole(arguments, "offset")
     query, grep = _text(arguments, "query"), _text(arguments, "grep")
@@ -271,6 +271,9 @@ def _text(arguments: Mapping[str, Any], name: str) -> str | None:
 def _whole(arguments: Mapping[str, Any], name: str) -> int:
     value = arguments.get(name, 0)
     if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    elif isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 16:
+        # Models often put numbers into quotes.
         value = int(value)
     if value is None:
         return 0
