@@ -26,6 +26,7 @@ from .faults import (
     diagnose,
     mend_surrogates,
 )
+from .text import unescaped
 
 _T = TypeVar("_T")
 Buffer: TypeAlias = bytes | Raw
@@ -54,6 +55,14 @@ LARGE: Final = 1 << 22
 _WINDOW: Final = 1 << 18
 _SMALL_ITEM: Final = 128
 _BOUNDARY_TRIES: Final = 16
+# What stands between two items that begin so, and the same with space in it.
+_SEAMS: Final = {b"{": b"},{", b"[": b"],[", b'"': b'","'}
+_SPACED_SEAMS: Final = {
+    seam[-1:]: re.compile(
+        re.escape(seam[:1]) + rb"[ \t\r\n]*+(,)(?=[ \t\r\n]*+" + re.escape(seam[-1:]) + rb")"
+    )
+    for seam in _SEAMS.values()
+}
 
 # What a string that holds JSON begins with: space, escaped or not, and a bracket.
 OPENS_JSON: Final = re.compile(rb"(?:[ ]|\\[nrt]|\\u00(?:20|0[9aAdD]))*+[\[{]")
@@ -149,7 +158,7 @@ class Node:
         if self._inner is None:
             self._inner = False
             if OPENS_JSON.match(bytes(memoryview(self.raw)[1:_LOOK])):
-                self._inner = sniff(self.text().encode()) or False
+                self._inner = sniff(unescaped(self.raw)) or False
         return self._inner or None
 
     def _open_array(self, room: int) -> None:
@@ -191,15 +200,31 @@ def parse(buffer: bytes) -> Node:
 
 def sniff(buffer: bytes) -> Node | None:
     """The root if the text is a JSON object or array, None if it is anything else."""
-    if buffer.lstrip(WHITESPACE)[:1] not in (b"{", b"["):
-        return None
-    if len(buffer) > LARGE and buffer[:_LOOK].count(b"[") + buffer[:_LOOK].count(b"{") > _LOOK // 2:
-        # Megabytes of nothing but brackets: too deep to cut as JSON, and slow to tell.
+    if not _may_hold_json(buffer):
         return None
     try:
         return _root(buffer)
     except (ValueError, UnicodeError):
         return None
+
+
+def _may_hold_json(buffer: bytes) -> bool:
+    if buffer.lstrip(WHITESPACE)[:1] not in (b"{", b"["):
+        return False
+    # Megabytes of nothing but brackets: too deep to cut as JSON, and slow to tell.
+    head = buffer[:_LOOK]
+    return len(buffer) <= LARGE or head.count(b"[") + head.count(b"{") <= _LOOK // 2
+
+
+def holds_json(buffer: bytes) -> bool:
+    """Whether a text is a JSON object or array; the same answer as `sniff` gives, without a copy of it."""
+    if not _may_hold_json(buffer):
+        return False
+    try:
+        _OPEN_SCALAR.decode(buffer)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return sniff(buffer) is not None
+    return True
 
 
 def from_members(members: dict[str, bytes]) -> Node:
@@ -354,7 +379,7 @@ def is_dense(raw: Buffer) -> bool:
     return len(window) < LARGE and len(window) < _SMALL_ITEM * len(items)
 
 
-def windows(raw: Buffer) -> Iterator[tuple[bytes, list[Raw]]]:
+def windows(raw: Buffer) -> Iterator[tuple[Buffer, list[Raw]]]:
     """Split a large array into arrays of about _WINDOW bytes, each with its items.
 
     A comma is tried as the end of a window, and msgspec is the judge: `[` + window + `]` is valid JSON only
@@ -363,29 +388,38 @@ def windows(raw: Buffer) -> Iterator[tuple[bytes, list[Raw]]]:
     view = memoryview(raw)
     end = len(view) - 1
     at = 1
-    seam = {ord("{"): b"},{", ord("["): b"],[", ord('"'): b'","'}.get(view[1], b",")
-    lead = seam.index(b",")
+    first = bytes(view[1:_LOOK]).lstrip(WHITESPACE)[:1]
     while end - at > _WINDOW:
         chunk = bytes(view[at : at + _WINDOW])
-        stop = len(chunk)
-        for _ in range(_BOUNDARY_TRIES):
-            stop = chunk.rfind(seam, 0, stop)
-            if stop < 0:
-                break
-            window = b"[%b]" % chunk[: stop + lead]
+        for comma in _commas(chunk, first):
+            window = b"[%b]" % chunk[:comma]
             try:
                 items = _open(OPEN_ARRAY, window)
             except msgspec.DecodeError:
                 continue
             yield window, items
-            at += stop + lead + 1
+            at += comma + 1
             break
         else:
             break
-        if stop < 0:
-            break
-    window = b"[%b]" % bytes(view[at:end])
-    items = _open(OPEN_ARRAY, window)
+    # What could not be split is not copied, either: it may be a single large item.
+    rest = raw if at == 1 else b"[%b]" % bytes(view[at:end])
+    items = _open(OPEN_ARRAY, rest)
     if at > 1 and not items:
         raise msgspec.DecodeError("JSON is malformed: trailing comma in array")
-    yield window, items
+    yield rest, items
+
+
+def _commas(chunk: bytes, first: bytes) -> Iterator[int]:
+    """Some commas that may stand between two items of an array that begins so; last ones first."""
+    seam = _SEAMS.get(first, b",")
+    lead = seam.index(b",")
+    at = len(chunk)
+    for _ in range(_BOUNDARY_TRIES):
+        at = chunk.rfind(seam, 0, at)
+        if at < 0:
+            break
+        yield at + lead
+    if first in _SPACED_SEAMS:
+        found = [match.start(1) for match in _SPACED_SEAMS[first].finditer(chunk)]
+        yield from reversed(found[-_BOUNDARY_TRIES:])

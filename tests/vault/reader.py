@@ -80,7 +80,7 @@ class Reader:
                 assert after == at + 1
                 key = list(like)[at] if isinstance(like, dict) else None
                 step = str(at) if key is None else key.replace("~", "~0").replace("/", "~1")
-                child = like[key] if isinstance(like, dict) and key is not None else like[at]  # type: ignore[index]
+                child = like[key] if isinstance(like, dict) and key is not None else like[at]
                 shown = [(key, self.value(f"{path}/{step}", child))]
             assert len(shown) == after - at
             items += shown

@@ -303,3 +303,105 @@ def test_all_of_a_result_with_one_large_block(vault: Vault, block: dict[str, Any
     assert {each["type"] for each in blocks} <= {"text", "resource"}
     assert any(cut["path"].startswith("/content/0") for cut in cuts)
     assert any(cut["path"] == "/content" for cut in cuts)
+
+
+# -- what testers found -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "like"),
+    [
+        (
+            b'{"big":"' + b"x" * 40_000 + b'","b":1,"big":"' + b"y" * 40_000 + b'"}',
+            {"big": "y" * 40_000, "b": 1},
+        ),
+        (b'{"x":{"k":1,"k":"' + b"b" * 50_000 + b'"},"y":2}', {"x": {"k": "b" * 50_000}, "y": 2}),
+        (
+            b'{"a":1,' + b",".join([b'"k%05d":%d' % (i, i % 10) for i in range(10_000)]) + b',"a":3}',
+            {"a": 3, **{f"k{i:05}": i % 10 for i in range(10_000)}},
+        ),
+    ],
+)
+def test_of_equal_keys_the_last_counts_wherever_it_stands(vault: Vault, data: bytes, like: Any) -> None:
+    handle = stored(vault, data)
+    assert Reader(vault, handle, Budget.of(tokens=2000)).value("", like) == like
+    for key in list(like)[:2]:
+        assert Reader(vault, handle, Budget.of(tokens=2000)).value(f"/{key}", like[key]) == like[key]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"n":' + b"7" * 100_000 + b',"m":1}',
+        b"[1," + b"7" * 100_000 + b",2]",
+        json.dumps({"held": "[1," + "7" * 100_000 + ",2]"}).encode(),
+    ],
+)
+def test_a_number_that_fills_no_page(vault: Vault, data: bytes) -> None:
+    handle = stored(vault, data)
+    for offset in (0, 1):
+        sealed = read(vault, {"handle": handle, "offset": offset}, budget=Budget.of(tokens=300))
+        assert not sealed.is_error or (sealed.problem is not None and sealed.problem.code == "BAD_OFFSET")
+
+
+def test_a_number_of_a_thousand_digits_at_the_smallest_budget(vault: Vault) -> None:
+    handle = stored(vault, b'{"n":' + b"7" * 1000 + b"}")
+    assert Reader(vault, handle, Budget.of(max_bytes=512)).text("/n") == "7" * 1000
+
+
+def test_many_large_members_are_not_searched_one_by_one(vault: Vault) -> None:
+    handle = stored(vault, {f"m{i}": "v" * 33_000 for i in range(300)})
+    root = vault.open(handle).root()
+    reads = 0
+    source: Any = root._source
+    before = source.read
+
+    def counted(start: int, end: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        return bytes(before(start, end))
+
+    source.read = counted
+    assert root.child("zz") is None
+    assert reads < 10
+
+
+def test_a_string_of_brackets_is_read_as_it_was_cut(vault: Vault) -> None:
+    inner = json.dumps(["[" * 3000] + [f"item {i}" for i in range(400_000)])
+    sealed = seal({"a": inner, "b": 2}, tokens=300, vault=vault.of(None))
+    (cut,) = [cut for cut in sealed.structured_cuts if cut.path == "/a"]
+    assert sealed.handle is not None
+    blocks, _ = Reader(vault, sealed.handle, Budget.of()).call(path="/a", offset=cut.offset)
+    assert cut.kind == "characters"
+    assert inner[cut.offset :].startswith(blocks[0]["text"])
+
+
+@pytest.mark.parametrize("arguments", [{"path": "/\ud800"}, {"offset": "\ud800"}, {"offset": 10**5000}])
+def test_odd_arguments_never_raise(vault: Vault, arguments: dict[str, Any]) -> None:
+    handle = stored(vault, {f"key{i}": "v" * 20 for i in range(20_000)})
+    assert read(vault, {"handle": handle, **arguments}).is_error
+
+
+def test_a_result_that_makes_room_while_it_is_read(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = stored(vault, {"a": list(range(100_000))})
+    entry = vault.store.entry
+
+    def gone_next(key: str) -> Any:
+        found = entry(key)
+        vault.store.delete(key)
+        return found
+
+    monkeypatch.setattr(vault.store, "entry", gone_next)
+    sealed = read(vault, {"handle": handle, "path": "/a", "offset": 50_000})
+    assert sealed.problem is not None
+    assert sealed.problem.code == "HANDLE_DELETED"
+
+
+def test_blocks_that_are_no_objects(vault: Vault) -> None:
+    from mcp_envelope.payload import read_result
+
+    for block in (b'"' + b"s" * 50_000 + b'"', b"[" + b"1," * 30_000 + b"1]"):
+        sealed = seal(read_result([block], None), tokens=300, vault=vault.of(None))
+        assert sealed.handle is not None
+        for path in ("", "/content", "/content/0"):
+            assert not read(vault, {"handle": sealed.handle, "path": path}).is_error

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -321,3 +322,70 @@ def test_after_a_fork_the_child_has_connections_of_its_own(tmp_path: Path) -> No
     os.close(reader)
     os.waitpid(child, 0)
     store.close()
+
+
+def test_others_know_that_the_file_is_in_use(tmp_path: Path) -> None:
+    """Closing a descriptor of the file takes all locks of the process away: nobody may do that while it is open."""
+    path = tmp_path / "vault.db"
+    vault = Vault(SQLiteStore(path))
+    kept = [new_handle() for _ in range(30)]
+    script = "import sys; from mcp_envelope.vault.sqlite import SQLiteStore; SQLiteStore(sys.argv[1]).stats()"
+    for turn, handle in enumerate(kept):
+        # More than one thread, so more than one connection, and somebody else who only looks and goes away.
+        thread = threading.Thread(target=vault.keep, args=(handle, read_payload({"turn": turn})))
+        with vault.store._database.reading():  # type: ignore[attr-defined]
+            thread.start()
+            thread.join()
+        if turn % 10 == 5:
+            subprocess.run([sys.executable, "-c", script, str(path)], check=True, capture_output=True)
+    vault.close()
+    other = Vault(SQLiteStore(path))
+    assert [json.loads(b"".join(other.open(handle).stream())) for handle in kept] == [
+        {"turn": turn} for turn in range(30)
+    ]
+    (rows,) = other.store._database.connection().execute("PRAGMA integrity_check").fetchone()  # type: ignore[attr-defined]
+    assert rows == "ok"
+    other.close()
+
+
+def test_threads_that_come_and_go_leave_no_files_open(tmp_path: Path) -> None:
+    vault = Vault(SQLiteStore(tmp_path / "vault.db"))
+    vault.keep(new_handle(), read_payload({"a": 1}))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(40):
+        thread = threading.Thread(target=vault.keep, args=(new_handle(), read_payload({"a": 1})))
+        thread.start()
+        thread.join()
+    assert len(os.listdir("/proc/self/fd")) <= before + 10
+    vault.close()
+
+
+def test_a_file_that_was_deleted_is_made_anew(tmp_path: Path) -> None:
+    vault = Vault(SQLiteStore(tmp_path / "vault.db"))
+    assert vault.keep(new_handle(), read_payload({"a": 1})) is None
+    for path in tmp_path.iterdir():
+        path.unlink()
+    handle = new_handle()
+    assert vault.keep(handle, read_payload({"a": 2})) is None
+    other = Vault(SQLiteStore(tmp_path / "vault.db"))
+    assert b"".join(other.open(handle).stream()) == b'{"a":2}'
+    vault.close()
+    other.close()
+
+
+def test_a_newcomer_is_not_evicted_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SQLiteStore(tmp_path / "vault.db", cap=150_000)
+    vault = Vault(store)
+    assert vault.keep(new_handle(), read_payload(os.urandom(50_000).hex())) is None
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() - 3600)
+    handle = new_handle()
+    assert vault.keep(handle, read_payload(os.urandom(90_000).hex())) is None
+    assert vault.open(handle).entry.size == 180_000
+    store.close()
+
+
+def test_a_path_that_cannot_be_one(tmp_path: Path) -> None:
+    problem = Vault(SQLiteStore(str(tmp_path) + "/a\0b")).keep(new_handle(), read_payload({"a": 1}))
+    assert problem is not None
+    assert "cannot use" in problem

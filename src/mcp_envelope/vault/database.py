@@ -1,8 +1,10 @@
 """A SQLite file that several processes share: private, in WAL mode, with plain words for what goes wrong.
 
-Strategy: one connection to a thread, because readers never wait for each other in WAL mode, and a new set of
-them after a fork. A write is one transaction that takes the lock at once, so it is there whole or not at all,
-whatever kills the process. Every error of SQLite becomes a `StoreError` that says what would help.
+Strategy: connections are taken from a small pool and put back, so that threads that come and go leave none behind;
+after a fork, or if the file was replaced, the pool begins anew. The file itself is never opened by any other means
+while it is in use: closing any descriptor of it would take SQLite's locks away, and with them other processes'
+knowledge that it is used. A write is one transaction that takes the lock at once, so it is there whole or not at
+all, whatever kills the process. Every error of SQLite becomes a `StoreError` that says what would help.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from .store import StoreError
 
 # How long a writer waits for another one, in seconds.
 _PATIENCE: Final = 5.0
+# So many connections are kept for the next ones who need one.
+_IDLE: Final = 4
 _PRAGMAS: Final = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
@@ -46,28 +50,24 @@ class Database:
         self.path = Path(path)
         self._schema = schema
         self._version = version
-        self._local = threading.local()
-        self._open: list[sqlite3.Connection] = []
+        self._idle: list[sqlite3.Connection] = []
+        self._owner: tuple[int, int] | None = None
         self._lock = threading.Lock()
 
     def connection(self) -> sqlite3.Connection:
-        """This thread's connection, made when it is first asked for."""
-        pid, connection = getattr(self._local, "held", (0, None))
-        if connection is None or pid != os.getpid():
-            connection = self._connect()
-            self._local.held = os.getpid(), connection
-        return connection
+        """The connection that the next one who asks would get."""
+        with self._held() as connection:
+            return connection
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        with self._in_plain_words():
-            yield self.connection()
+        with self._in_plain_words(), self._held() as connection:
+            yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction: all of what happens in it, or nothing."""
-        with self._in_plain_words():
-            connection = self.connection()
+        with self._in_plain_words(), self._held() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -77,13 +77,42 @@ class Database:
                 raise
             connection.execute("COMMIT")
 
+    @contextmanager
+    def _held(self) -> Iterator[sqlite3.Connection]:
+        owner = self._identity()
+        with self._lock:
+            if self._owner != owner:
+                # Connections of the parent process are not ours to close; those of a file that is gone are useless.
+                stale, self._idle, self._owner = self._idle, [], None
+                if owner is not None and stale and owner[0] == os.getpid():
+                    _close(stale)
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            connection = self._connect()
+            owner = self._identity()
+        try:
+            yield connection
+        finally:
+            with self._lock:
+                if self._owner is None:
+                    self._owner = owner
+                keep = self._owner == owner and len(self._idle) < _IDLE
+                if keep:
+                    self._idle.append(connection)
+            if not keep:
+                _close([connection])
+
+    def _identity(self) -> tuple[int, int] | None:
+        """This process and this file; None if there is no file."""
+        try:
+            return os.getpid(), os.stat(self.path).st_ino
+        except (OSError, ValueError):
+            return None
+
     def close(self) -> None:
         with self._lock:
-            for connection in self._open:
-                with suppress(sqlite3.Error):
-                    connection.close()
-            self._open.clear()
-        self._local = threading.local()
+            idle, self._idle, self._owner = self._idle, [], None
+        _close(idle)
 
     def remove(self) -> None:
         """Delete the file, for when nothing else helps."""
@@ -107,8 +136,6 @@ class Database:
             except BaseException:
                 connection.close()
                 raise
-            with self._lock:
-                self._open.append(connection)
             return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
@@ -139,14 +166,13 @@ class Database:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(OSError):
                 folder.chmod(0o700)
-        try:
-            # SQLite gives its companions (-wal, -shm) the permissions of the file.
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            if os.name == "posix" and os.stat(self.path).st_mode & 0o077:
+        with suppress(FileExistsError):
+            # SQLite gives its companions (-wal, -shm) the permissions of the file. Only a file that was not there
+            # is opened here: see above.
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        if os.name == "posix" and os.stat(self.path).st_mode & 0o077:
+            with suppress(PermissionError):
                 os.chmod(self.path, 0o600)
-        except PermissionError:
-            if not self.path.exists():
-                raise
 
     @contextmanager
     def _in_plain_words(self) -> Iterator[None]:
@@ -154,7 +180,7 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise StoreError(self._explain(str(error).lower())) from error
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise StoreError(f"cannot use {self.path}: {_reason(error)}") from error
 
     def _explain(self, said: str) -> str:
@@ -171,5 +197,11 @@ class Database:
         return f"cannot use {self.path}: {said}"
 
 
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+def _close(connections: list[sqlite3.Connection]) -> None:
+    for connection in connections:
+        with suppress(sqlite3.Error):
+            connection.close()
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return str(getattr(error, "strerror", None) or error).lower()

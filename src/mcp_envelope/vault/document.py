@@ -32,7 +32,7 @@ from .store import Damaged
 ValueKind = Literal["object", "array", "string", "number", "boolean", "null", "text"]
 
 # A longer number is shown as text; no reader would take it for a number anyway.
-_LONG_NUMBER: Final = 1 << 10
+_LONG_NUMBER: Final = 1 << 7
 # So many members of an object are looked at even if there is no room for them, since they share the room.
 _SHARING: Final = 256
 _MISSING_KEYS_TOLD: Final = 8
@@ -193,9 +193,10 @@ class Value:
         return None
 
     def _stretches_with(self, key: str, knot: Knot) -> list[int]:
-        count = len(unpacked(knot.starts))
         if knot.table is None:
-            return list(range(count))
+            # Large members have their keys in the knot.
+            firsts = enumerate(unpacked(knot.firsts))
+            return [stretch for stretch, first in firsts if first not in knot.children]
         assert self._source is not None
         hashed = digest(key)
         bucket = hashed * knot.table.buckets >> 32
@@ -290,8 +291,8 @@ class Value:
         """The value for a fitter that has at most `room` bytes for it."""
         knot = self._knot
         if knot is None:
-            assert self._node is not None
-            return self._node
+            # What cannot be opened can be kept or left out.
+            return Node(self._plain or b"null") if self._node is None else self._node
         assert self._source is not None
         if knot.kind == "string":
             head = self._source.read(knot.start, min(knot.start + room + FAR, knot.end))

@@ -94,7 +94,7 @@ def unpacked(numbers: bytes) -> memoryview:
 
 
 def digest(key: str) -> int:
-    return zlib.crc32(key.encode())
+    return zlib.crc32(key.encode("utf-8", "surrogatepass"))
 
 
 class Builder:
@@ -173,7 +173,7 @@ class Builder:
                 knot.children[index] = child
                 knot.keys[keys[index]] = index
         knot.firsts, knot.starts = packed(marks.firsts), packed(marks.starts)
-        if len(marks.firsts) > _FEW_STRETCHES + 2 * len(knot.children):
+        if len(marks.firsts) - len(knot.children) > _FEW_STRETCHES:
             knot.table = self._table(keys, marks.firsts)
         return knot
 
@@ -321,6 +321,10 @@ def _member_positions(data: View, start: int, end: int, values: dict[str, Raw]) 
         starts.append(match.end())
         between = _BETWEEN.match(data, match.end() + size)
         where = between.end() if between else match.end() + size
+    space = _SPACE.match(data, where)
+    if space is None or space.end() != end - 1:
+        # The last key came before, with another value.
+        raise _Unmarked
     return _Positions(keys, starts, sizes)
 
 

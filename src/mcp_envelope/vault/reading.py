@@ -91,8 +91,22 @@ def read(
         return seal(page, budget=budget, handle=str(arguments["handle"]).strip(), dialect="native")
     except Failure as failure:
         return seal(failure, budget=budget, dialect="native")
-    except (StoreError, Damaged) as error:
+    except Damaged as error:
+        return seal(_gone(vault, arguments, owner) or failures(error), budget=budget, dialect="native")
+    except StoreError as error:
         return seal(failures(error), budget=budget, dialect="native")
+
+
+def _gone(vault: Vault | None, arguments: Mapping[str, Any], owner: str | None) -> Failure | None:
+    """A result that could not be read whole may have made room, or expired, in that moment."""
+    try:
+        if vault is not None:
+            vault.open(str(arguments["handle"]).strip(), owner)
+    except Failure as failure:
+        return failure
+    except StoreError:
+        pass
+    return None
 
 
 def _page(vault: Vault | None, arguments: Mapping[str, Any], owner: str | None, budget: Budget) -> Page:
@@ -277,11 +291,14 @@ def _whole(arguments: Mapping[str, Any], name: str) -> int:
         value = int(value)
     if value is None:
         return 0
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
         code = "BAD_OFFSET" if name == "offset" else "BAD_ARGS"
         raise Failure(code, f"`{name}` is a whole number from 0 on, not {_told(value)}.", "Count from 0.")
     return min(value, _MOST_CONTEXT) if name == "context" else value
 
 
 def _told(value: object) -> str:
-    return encode(value)[:60].decode("utf-8", "ignore")
+    try:
+        return encode(value)[:60].decode("utf-8", "ignore")
+    except (ValueError, OverflowError, TypeError):
+        return "that"

@@ -168,14 +168,15 @@ class SQLiteStore:
                 # A script, because only that is run to its end.
                 connection.executescript(f"PRAGMA incremental_vacuum({pages})")
 
-    def make_room(self, connection: Any) -> None:
-        """Within the transaction that brings something new: what has expired goes, then the oldest."""
+    def make_room(self, connection: Any, newcomer: int) -> None:
+        """Within the transaction that brings something new: what has expired goes, then the oldest others."""
         if time.time() - self._swept > _SWEEP_EVERY:
             self._sweep(connection)
         (taken,) = connection.execute("SELECT stored FROM account").fetchone()
         while taken > self.cap:
             row = connection.execute(
-                "SELECT id, stored FROM entries WHERE state = 'ready' ORDER BY created, id LIMIT 1"
+                "SELECT id, stored FROM entries WHERE state = 'ready' AND id <> ? ORDER BY created, id LIMIT 1",
+                (newcomer,),
             ).fetchone()
             if row is None:
                 break
@@ -285,7 +286,7 @@ class _Writing:
                     self._id,
                 ),
             )
-            self._store.make_room(connection)
+            self._store.make_room(connection, self._id)
         self._done = True
         # The payload is in; that the file could not shrink now is nobody's trouble.
         with suppress(StoreError):

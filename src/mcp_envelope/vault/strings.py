@@ -14,7 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from ..faults import mend_surrogates
-from ..jsontree import Node
+from ..jsontree import OPENS_JSON, Node, encode
+
+_LOOK: Final = 1 << 12
 
 # What a string that holds JSON begins with.
 _OPENERS: Final = "[{ \t\r\n"
@@ -86,7 +88,9 @@ def path_of(trail: Trail) -> str:
 
 
 def _held(text: str) -> Any:
-    """The list or object that a string holds as JSON."""
+    """The list or object that a string holds as JSON, where a path would go on into it."""
+    if not OPENS_JSON.match(encode(text[:_LOOK])[1:_LOOK]):
+        return None
     try:
         value = decoded(text.encode())
     except (ValueError, RecursionError):
