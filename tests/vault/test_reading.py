@@ -22,7 +22,7 @@ from mcp_envelope.vault.vault import Vault, new_handle
 
 from .reader import Reader
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"id": n, "name": f"row {n}", "body": f"first line\nneedle {n} here\nlast line " * 3} for n in range(900)
 ]
 DOCUMENT = {"items": ROWS, "total": 900}

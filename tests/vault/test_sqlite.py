@@ -329,7 +329,10 @@ def test_others_know_that_the_file_is_in_use(tmp_path: Path) -> None:
     path = tmp_path / "vault.db"
     vault = Vault(SQLiteStore(path))
     kept = [new_handle() for _ in range(30)]
-    script = "import sys; from mcp_envelope.vault.sqlite import SQLiteStore; SQLiteStore(sys.argv[1]).stats()"
+    script = (
+        "import sys; from mcp_envelope.vault.sqlite import SQLiteStore\n"
+        "store = SQLiteStore(sys.argv[1]); print(store.stats().entries); store.close()"
+    )
     for turn, handle in enumerate(kept):
         # More than one thread, so more than one connection, and somebody else who only looks and goes away.
         thread = threading.Thread(target=vault.keep, args=(handle, read_payload({"turn": turn})))
@@ -337,7 +340,8 @@ def test_others_know_that_the_file_is_in_use(tmp_path: Path) -> None:
             thread.start()
             thread.join()
         if turn % 10 == 5:
-            subprocess.run([sys.executable, "-c", script, str(path)], check=True, capture_output=True)
+            seen = subprocess.run([sys.executable, "-c", script, str(path)], check=True, capture_output=True)
+            assert int(seen.stdout) == turn + 1
     vault.close()
     other = Vault(SQLiteStore(path))
     assert [json.loads(b"".join(other.open(handle).stream())) for handle in kept] == [
