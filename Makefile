@@ -42,6 +42,11 @@ $(VENV)/conformance/installed.json: tests/conformance/package.json | $(VENV)/dev
 	@$(BIN)/python -m tests.conformance.suite
 	@touch $@
 
+$(VENV)/servers/installed.json: tests/wire/node/package.json | $(VENV)/dev
+	@echo "Installing servers to put the proxy in front of (about ten seconds) ..."
+	@$(BIN)/python -m tests.wire.real
+	@touch $@
+
 $(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/pip
 	@echo "Installing mcp-envelope and a server to put it in front of (about ten seconds) ..."
 	@$(PIP) install -c constraints.txt -e '.[demo]'
@@ -50,7 +55,7 @@ $(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/pip
 demo: $(VENV)/demo  ## flood the proxy with real servers, and show it before and after
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/dev $(VENV)/node/installed.json $(VENV)/conformance/installed.json  ## run the tests
+test: $(VENV)/dev $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json  ## run the tests
 	@$(BIN)/python -m pytest -n auto
 
 check: $(VENV)/dev  ## formatting, lint and types

@@ -23,7 +23,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.core import fits, memory, quality, shapes, typed
 from benchmarks.growth import growth
+from benchmarks.over_http import http
+from benchmarks.proxy import proxy
 from benchmarks.report import Table
+from benchmarks.servers import servers
 from benchmarks.startup import startup
 from benchmarks.vault import vault
 
@@ -39,6 +42,9 @@ PARTS: dict[str, Callable[[bool], list[Table]]] = {
     "quality": lambda quick: [quality()],
     "import": lambda quick: [startup(5 if quick else 15)],
     "vault": vault,
+    "servers": lambda quick: servers(2 if quick else 20),
+    "proxy": proxy,
+    "http": http,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_envelope.fitting import Fitter, share
 from mcp_envelope.jsontree import encode, parse
+from mcp_envelope.spots import Spot
 
 
 @given(
@@ -41,3 +43,18 @@ def test_what_was_tried_and_given_up_leaves_no_trace(monkeypatch: pytest.MonkeyP
     assert fitted is not None
     assert json.loads(fitted.json) == items[:1]
     assert [(cut.path, cut.kept, cut.total) for cut in fitted.cuts] == [("", 1, 3)]
+
+
+def test_what_was_fitted_is_let_go_at_once() -> None:
+    """A payload may be large: it must not stay until somebody looks for rings of references."""
+    node = parse(json.dumps({"a": [{"b": json.dumps([{"c": "x" * 50}] * 50)}] * 20}).encode())
+    gc.collect()
+    gc.disable()
+    try:
+        fitter = Fitter(node)
+        assert fitter.fit(400) is not None
+        assert any(isinstance(each, Spot) for each in gc.get_objects())
+        del fitter
+        assert not any(isinstance(each, Spot) for each in gc.get_objects())
+    finally:
+        gc.enable()

@@ -152,3 +152,33 @@ def test_windows_together_are_the_array(value: list[object], window: int) -> Non
     finally:
         jsontree._WINDOW = before  # type: ignore[misc]
     assert [item for part in parts for item in part] == json.loads(raw)
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,\n ", " : ")])
+@pytest.mark.parametrize("item", [{"a": [1, {"b": 2}], "c": "},{"}, [1, [2], "],["], 'a","b', 12345678901])
+def test_a_large_list_is_opened_in_windows_however_it_is_spaced(
+    separators: tuple[str, str], item: object
+) -> None:
+    raw = json.dumps([item] * 30_000, separators=separators).encode()
+    opened = list(jsontree.windows(raw))
+    assert len(opened) > 1
+    assert max(len(window) for window, _ in opened) < 600_000
+    items = [json.loads(bytes(each)) for _, items in opened for each in items]
+    assert items == [item] * 30_000
+
+
+def test_a_single_large_item_is_not_copied() -> None:
+    raw = b'["%b"]' % (b"x" * 1_000_000)
+    [(window, items)] = jsontree.windows(raw)
+    assert window is raw
+    assert len(items) == 1
+    assert not jsontree.is_dense(raw)
+
+
+@given(st.one_of(large_values.map(lambda value: json.dumps(value).encode()), st.binary(max_size=30)))
+def test_whether_a_text_holds_json_is_told_as_sniffing_tells_it(data: bytes) -> None:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return
+    assert jsontree.holds_json(data) == (sniff(data) is not None)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_envelope.text import fit_text, string_cut, string_head
+from mcp_envelope import text as texts
+from mcp_envelope.text import fit_text, string_cut, string_head, unescaped
 
 
 def test_text_is_cut_at_a_line() -> None:
@@ -93,3 +94,20 @@ def test_the_head_of_a_json_string(raw: str, room: int, min_length: int) -> None
 @pytest.mark.parametrize("room", [5, 20, 60])
 def test_a_long_string_always_has_a_head(room: int) -> None:
     assert string_head(b'"%b"' % (b"x" * 500), 500, room) is not None
+
+
+@given(
+    st.lists(st.sampled_from(["\\", '"', "\n", "é", "漢", "😀", "a", "\x01"]), max_size=120),
+    st.integers(8, 40),
+    st.booleans(),
+)
+def test_a_long_string_is_unescaped_piece_by_piece(chars: list[str], piece: int, ascii_only: bool) -> None:
+    said = "".join(chars)
+    raw = json.dumps(said, ensure_ascii=ascii_only).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(texts, "_PIECE", piece)
+        assert unescaped(raw) == said.encode()
+
+
+def test_a_long_run_of_backslashes_is_not_walked_over_and_over() -> None:
+    assert unescaped(b'"%b"' % (rb"\\\\" * 1_000_000)) == rb"\\" * 1_000_000

@@ -16,7 +16,7 @@ import msgspec
 
 from .fitting import Cut, Fitter, share
 from .jsontree import Buffer, Node, TooDeep, encode
-from .text import Ends, characters, fit_text, lines
+from .text import Ends, characters, fit_text, lines, unescaped
 
 TEXT_OPEN: Final = b'{"type":"text","text":'
 TEXT_CLOSE: Final = b"}"
@@ -104,7 +104,7 @@ class TextBlock:
     def _fit_plain(self, room: int, cuts: list[Cut]) -> bytes | None:
         if self._text is None:
             assert self.node is not None
-            self._text = self.node.text().encode()
+            self._text = unescaped(self.node.raw)
         if self._counts is None:
             self._counts = characters(self._text), lines(self._text)
         inside = (room - 2) * len(self._text) // max(self.size, 1)

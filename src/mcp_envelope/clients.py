@@ -6,8 +6,10 @@ client gives itself. Somebody who is not in the table gets both lanes, each with
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import resources
+import re
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
@@ -45,27 +47,44 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 UNKNOWN: Final = Client()
 
 
+# A program that connects clients to remote servers adds itself to their names.
+_VIA: Final = re.compile(r"\s*\(via [^()]*\)$")
+_LONGEST: Final = 200
+# Not by importlib.resources, which takes longer to load than everything else here.
+_TABLE: Final = Path(__file__).parent / "wire" / "clients.toml"
+
+
 @cache
 def table() -> dict[str, Known]:
-    """The entries, by each of their names in lower case."""
+    """The entries, by each of their names in lower case; `*` in a name stands for anything."""
     import tomllib
 
-    text = resources.files(__package__).joinpath("wire/clients.toml").read_text("utf-8")
-    entries = msgspec.convert(tomllib.loads(text), dict[str, Known])
+    entries = msgspec.convert(tomllib.loads(_TABLE.read_text("utf-8")), dict[str, Known])
     return {name.lower(): entry for entry in entries.values() for name in entry.names}
 
 
-@cache
 def client(name: str, version: str = "") -> Client:
     """What is known of a client, by the name and version it gave."""
-    entry = table().get(name.strip().lower())
+    return _client(name[:_LONGEST], version[:80])
+
+
+@lru_cache(256)
+def _client(name: str, version: str) -> Client:
+    entry = _entry(_VIA.sub("", name).strip().lower())
     if entry is None:
-        return Client(name=name[:200], version=version[:80])
+        return Client(name=name, version=version)
     return Client(
-        name=name[:200],
-        version=version[:80],
+        name=name,
+        version=version,
         lane=entry.lane,
         tokens=entry.tokens,
         max_bytes=entry.max_bytes,
         links=entry.links,
     )
+
+
+def _entry(name: str) -> Known | None:
+    known = table()
+    if name in known:
+        return known[name]
+    return next((entry for each, entry in known.items() if "*" in each and fnmatchcase(name, each)), None)

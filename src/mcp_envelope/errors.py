@@ -306,6 +306,8 @@ _WRONG_CALL: Final = "what is wrong with the arguments, if the call itself faile
 _LOOKUP: Final = f"{_LINE}; KeyError and IndexError are unexpected"
 _NUMBER: Final = "the system's words for its number; most numbers are unexpected"
 _WRAPPED: Final = f"{_LINE}; if it wraps another exception, what is shown of that one"
+# Their authors wrote them for the other end of the wire.
+_SAID: Final = "mcp.MCPError mcp.ResourceError fastmcp.ResourceError fastmcp.PromptError"
 # The most special class of an exception decides, so the order does not matter.
 RULES: Final = (
     Rule("ValueError", "BAD_ARGS", _LINE, _theirs("BAD_ARGS")),
@@ -328,5 +330,7 @@ RULES: Final = (
     Rule(_TIMEOUTS, "TIMEOUT", _OURS, _ours("TIMEOUT")),
     Rule(_CONNECTIONS, "DEPENDENCY_UNAVAILABLE", _OURS, _ours("DEPENDENCY_UNAVAILABLE")),
     Rule("mcp.ToolError fastmcp.ToolError", "TOOL_FAILED", _WRAPPED, _tool_error),
+    Rule(_SAID, "TOOL_FAILED", _LINE, _theirs("TOOL_FAILED")),
+    Rule("fastmcp.AuthorizationError", "FORBIDDEN", _LINE, _theirs("FORBIDDEN")),
 )
 _BY_CLASS: Final = {name: rule for rule in RULES for name in rule.classes.split()}

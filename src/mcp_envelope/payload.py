@@ -16,13 +16,15 @@ from typing import Any, Final, Literal
 import msgspec
 
 from .faults import JSONError
-from .jsontree import Buffer, Node, TooDeep, encode, from_members, parse, sniff
+from .jsontree import Buffer, Node, TooDeep, encode, from_members, kind_of, parse, sniff
 from .page import Page
+from .text import unescaped
 
 As = Literal["auto", "json", "text", "blocks"]
 
 _SAMPLE: Final = 1 << 14
 _FEW_MEMBERS: Final = 64
+_WORTH_COMPARING: Final = 1 << 23
 
 # The fields that make a dictionary a content block of that type.
 _BLOCK_FIELDS: Final[dict[str, dict[str, type]]] = {
@@ -103,7 +105,7 @@ def read_result(content: Sequence[Buffer], structured: Buffer | None) -> Payload
 
 class _TextBlock(msgspec.Struct, forbid_unknown_fields=True):
     type: Literal["text"]
-    text: str
+    text: msgspec.Raw
 
 
 def _repeats(content: Sequence[Buffer], node: Node) -> bool:
@@ -113,7 +115,7 @@ def _repeats(content: Sequence[Buffer], node: Node) -> bool:
     if sum(map(len, content)) < node.size // 2:
         return False
     try:
-        texts = [msgspec.json.decode(block, type=_TextBlock).text for block in content]
+        texts = [unescaped(msgspec.json.decode(block, type=_TextBlock).text) for block in content]
         members = node.members() if node.kind == "object" else []
         values = [node] if len(members) != 1 else [node, node.child(0)]
         if len(texts) == 1:
@@ -125,16 +127,19 @@ def _repeats(content: Sequence[Buffer], node: Node) -> bool:
         return False
 
 
-def _says(text: str, raw: Buffer) -> bool:
+def _says(written: bytes, raw: Buffer) -> bool:
     """Whether a text is a value, or how a value is written."""
-    written = text.encode()
     root = sniff(written)
     if (written if root is None else root.raw) == raw:
         return True
-    value = msgspec.json.decode(raw)
-    if value == text:
+    del root
+    if kind_of(raw) == "string" and unescaped(raw) == written:
         return True
+    if len(raw) > _WORTH_COMPARING:
+        # As Python's objects it would take many times the memory; kept twice, it takes twice.
+        return False
     try:
+        value = msgspec.json.decode(raw)
         # The same may be spelled in another way: 1.0 and 1, or escapes.
         return bool(msgspec.json.decode(written) == value)
     except msgspec.DecodeError:

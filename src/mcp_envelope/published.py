@@ -37,7 +37,9 @@ class Publisher:
         # By identity, which is quick; the schema is kept beside, so that its id cannot come to mean another one.
         self._told: dict[tuple[str, int, bool, bool], tuple[object, Published]] = {}
 
-    def of(self, dialect: str, schema: Mapping[str, Any] | None, misses: bool, wrapped: bool) -> Published:
+    def of(
+        self, dialect: str, schema: Mapping[str, Any] | None, misses: bool = False, wrapped: bool = False
+    ) -> Published:
         told = self._told.get((dialect, id(schema), misses, wrapped))
         if told is not None and told[0] is schema:
             return told[1]

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import jsonschema_rs
 
-from .jsontree import sniff
+from .jsontree import Buffer, sniff
 from .secrets import BUILT_IN, CREDENTIAL, PATH, PLAIN, SENSITIVE_KEYS, TRIGGERS
 
 Scan: TypeAlias = Callable[[str], bool]
@@ -121,7 +121,7 @@ class Redactor:
         found: Counter[str] = Counter()
         return self._document(raw, found, 0), found
 
-    def may_find(self, raw: bytes) -> bool:
+    def may_find(self, raw: Buffer) -> bool:
         """Whether a closer look at a valid JSON document is worth it: without one, there is no secret in it."""
         return next(self._places(raw), None) is not None
 
@@ -144,16 +144,17 @@ class Redactor:
                     copied = end
         return b"".join([*parts, raw[copied:]]) if parts else raw
 
-    def _places(self, raw: bytes) -> Iterator[tuple[int, int]]:
+    def _places(self, raw: Buffer) -> Iterator[tuple[int, int]]:
         """Where there may be something, in order and narrowed down."""
         if self._everywhere:
             yield 0, len(raw)
             return
+        view = memoryview(raw)
         for at in range(0, len(raw), _CHUNK):
             stack = [(at, min(at + _CHUNK, len(raw)))]
             while stack:
                 low, high = stack.pop()
-                if not self._scan(raw[low : high + _OVERLAP].decode("utf-8", "replace")):
+                if not self._scan(str(view[low : high + _OVERLAP], "utf-8", "replace")):
                     continue
                 if high - low <= _LEAF:
                     yield low, high + _OVERLAP

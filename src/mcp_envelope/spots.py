@@ -75,6 +75,15 @@ class Spot:
         self._inner: Spot | None = None
         self._least: dict[Give, int] = {}
 
+    def release(self) -> None:
+        """Let go of everything below."""
+        for child in self._children.values():
+            child.release()
+        self._children.clear()
+        if self._inner is not None:
+            self._inner.release()
+            self._inner = None
+
     @property
     def path(self) -> str:
         """Put together when it is asked for: a key may be long, and most paths are never told."""

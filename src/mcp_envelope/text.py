@@ -8,6 +8,7 @@ the halves of a surrogate pair, so what stays keeps its spelling. A mark with th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Final, Literal
 
 import msgspec
@@ -17,6 +18,8 @@ Ends = Literal["head", "both"]
 
 _CONTINUATION: Final = bytes(range(0x80, 0xC0))
 _ELLIPSIS: Final = "…"
+# What is decoded at once.
+_PIECE: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,30 +111,49 @@ def string_head(raw: bytes | Raw, total: int, room: int, min_length: int = 0) ->
     return None
 
 
-def string_cut(raw: bytes | Raw, limit: int) -> int:
-    """The last position not after `limit` where an escaped JSON string may be cut."""
-    window_start = max(1, limit - 13)
+def unescaped(raw: bytes | Raw) -> bytes:
+    """What a JSON string says, as UTF-8. A long one goes piece by piece, because one wide character makes all of
+    Python's own text four times as large."""
+    end = len(raw) - 1
+    if end <= _PIECE:
+        return msgspec.json.decode(raw, type=str).encode()
+    view = memoryview(raw)
+    whole = BytesIO()
+    at = 1
+    while at < end:
+        stop = end if end - at <= _PIECE else string_cut(raw, at + _PIECE, at)
+        whole.write(msgspec.json.decode(b'"%b"' % bytes(view[at:stop]), type=str).encode())
+        at = stop
+    return whole.getvalue()
+
+
+def string_cut(raw: bytes | Raw, limit: int, start: int = 1) -> int:
+    """The last position not after `limit` where an escaped JSON string may be cut.
+
+    `start` is a position before it where one may, too: nobody need look farther back.
+    """
+    window_start = max(start, limit - 13)
     window = bytes(memoryview(raw)[window_start : limit + 12])
     at = limit - window_start
     while at > 0 and at < len(window) and window[at] & 0xC0 == 0x80:
         at -= 1
     slash = window.rfind(b"\\", max(0, at - 6), at)
-    if slash >= 0 and _opens_escape(raw, window_start + slash):
+    if slash >= 0 and _opens_escape(raw, window_start + slash, start):
         length = 6 if window[slash + 1 : slash + 2] == b"u" else 2
         if slash + length > at:
             at = slash
     # The low half of a surrogate pair must not lose its high half.
     low, high = window[at : at + 4].lower(), at - 6
     if low[:3] == b"\\ud" and low[3:] in (b"c", b"d", b"e", b"f") and high >= 0:
-        if window[high : high + 3].lower() == b"\\ud" and _opens_escape(raw, window_start + high):
+        if window[high : high + 3].lower() == b"\\ud" and _opens_escape(raw, window_start + high, start):
             at = high
     return window_start + at
 
 
-def _opens_escape(raw: bytes | Raw, at: int) -> bool:
+def _opens_escape(raw: bytes | Raw, at: int, start: int) -> bool:
     """A backslash opens an escape unless an odd number of backslashes stands right before it."""
     view = memoryview(raw)
     before = at
-    while before > 1 and view[before - 1] == 0x5C:
+    while before > start and view[before - 1] == 0x5C:
         before -= 1
     return (at - before) % 2 == 0

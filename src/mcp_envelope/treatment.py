@@ -85,13 +85,16 @@ def masked(payload: Payload, using: Redactor, found: Counter[str]) -> Payload:
         said, secrets = using.redact_text(words)
         found.update(secrets)
         return payload if not secrets else Payload(text=said.encode())
-    blocks = [_masked_block(block, using, found) for block in payload.blocks or ()]
-    return payload if payload.blocks is None else Payload(blocks=tuple(blocks))
+    if payload.blocks is None:
+        return payload
+    return Payload(blocks=tuple([_masked_block(block, using, found) for block in payload.blocks]))
 
 
 def _masked_block(block: Buffer, using: Redactor, found: Counter[str]) -> Buffer:
-    raw = bytes(block)
-    text, secrets = using.redact_json(raw)
+    if not using.may_find(block):
+        # Almost always; and a block may be large.
+        return block
+    text, secrets = using.redact_json(bytes(block))
     found.update(secrets)
     return text if secrets else block
 

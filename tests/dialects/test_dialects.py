@@ -204,3 +204,8 @@ def test_rankings_of_a_reply_are_used(name: str) -> None:
 def test_an_unknown_dialect_is_named() -> None:
     with pytest.raises(ValueError, match="native, ctxo, transcend, gel, scalpel"):
         seal({}, dialect="klingon")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_our_own_leaves_a_payload_as_it_came(name: str) -> None:
+    assert seal({"results": [1]}, dialect=name).untouched == (name == "native")

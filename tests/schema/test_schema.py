@@ -731,3 +731,8 @@ def test_permitted_cuts_of_usual_schemas_are_valid(name: str) -> None:
         assert cut_everywhere(schema, instance)[1] == 0
 
     hold()
+
+
+def test_a_number_that_python_does_not_take_is_an_error_like_any_other() -> None:
+    found = Schema.of({"type": "object"}).first_error(b"1" * 9000)
+    assert found is not None

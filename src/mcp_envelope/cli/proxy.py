@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from . import console
@@ -34,6 +35,8 @@ exit codes:
   those of the server; 2 wrong usage; 126 the server cannot be started
 """
 _CANNOT_START: Final = 126
+# As `vault.places` has it, which is loaded when something has to be stored.
+_DEFAULT_VAULT: Final = "default"
 
 
 def run(arguments: list[str]) -> int:
@@ -57,6 +60,8 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
         )
     if options.listen and not options.url:
         raise Misuse("--listen serves HTTP in front of a server that speaks HTTP: it needs --url")
+    if options.allow_host and not options.listen:
+        raise Misuse("--allow-host goes with --listen")
     if not options.url and (options.header_env or options.bearer_env or options.transport):
         raise Misuse("--header-env, --bearer-env and --transport go with --url")
     if options.url:
@@ -71,8 +76,9 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
         console.say("error", str(error))
         return _CANNOT_START
     if code < 0:
-        # Ended by a signal: so does the proxy, for whoever looks at that.
-        signal.signal(-code, signal.SIG_DFL)
+        # Ended by a signal: so does the proxy, for whoever looks at that. Some signals cannot be had otherwise.
+        with suppress(OSError, ValueError):
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
 
@@ -88,7 +94,6 @@ def _front(options: argparse.Namespace, server: str) -> Front:
     from ..front import Front
     from ..policy import Settings
     from ..policy.table import PREFIX
-    from ..vault.places import DEFAULT
 
     environ = dict(os.environ)
     for name, value in (("TOKENS", options.tokens), ("BYTES", options.bytes), ("METER", options.meter)):
@@ -97,7 +102,7 @@ def _front(options: argparse.Namespace, server: str) -> Front:
     settings = Settings(options.config, environ, say=lambda problem: console.say("warning", problem))
     vault = options.vault or environ.get(f"{PREFIX}VAULT")
     if vault is None:
-        vault = (settings.policy().vault if options.config else None) or DEFAULT
+        vault = (settings.policy().vault if options.config else None) or _DEFAULT_VAULT
     return Front(
         settings,
         vault="none" if options.observe else vault,
@@ -106,10 +111,20 @@ def _front(options: argparse.Namespace, server: str) -> Front:
     )
 
 
-def _parser() -> Parser:
+def _dialect(text: str) -> str:
+    # Loaded only where one is named: nothing may come before the start of the server.
     from ..dialects import NAMES
+
+    return console.one_of(NAMES)(text)
+
+
+def _meter(text: str) -> str:
     from ..meters import METERS
 
+    return console.one_of(METERS)(text)
+
+
+def _parser() -> Parser:
     parser = Parser(
         prog="mcp-envelope proxy",
         usage="mcp-envelope proxy [options] (--url URL | -- COMMAND ...)",
@@ -128,11 +143,11 @@ def _parser() -> Parser:
     add = parser.add_argument
     add(
         "--meter",
-        type=console.one_of(METERS),
+        type=_meter,
         metavar="METER",
         help="what counts tokens: estimate, chars4, exact",
     )
-    add("--dialect", type=console.one_of(NAMES), metavar="DIALECT", help="the wire shape of results (native)")
+    add("--dialect", type=_dialect, metavar="DIALECT", help="the wire shape of results (native)")
     add("--config", metavar="FILE", help="settings (default: the nearest mcp-envelope.toml)")
     add(
         "--vault",
@@ -157,4 +172,12 @@ def _parser() -> Parser:
         "--bearer-env", metavar="VARIABLE", help="send Authorization: Bearer, with the token in the variable"
     )
     remote("--listen", metavar="HOST:PORT", help="serve HTTP there instead of standard input and output")
+    remote(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --listen: a name by which clients and web pages may call it; may be said again "
+        "(default: those of this computer)",
+    )
     return parser

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -148,10 +149,7 @@ class Policy:
     @property
     def budget(self) -> Budget | None:
         """The same for `seal`. None: no limit."""
-        allowance = self.allowance
-        if allowance.limit is None:
-            return None
-        return Budget(allowance.limit, meters.meter(allowance.meter))
+        return _budget(self.dialect, self.tokens, self.bytes, self.max_tokens, self.meter)
 
     def with_budget(self, requested: object) -> Policy:
         """This policy for a call that asks for a budget of its own. Nothing that it may ask raises."""
@@ -169,6 +167,15 @@ class Policy:
             sources=MappingProxyType({**self.sources, "tokens": CALL, "bytes": BUILT_IN}),
             warnings=warnings,
         )
+
+
+@lru_cache(256)
+def _budget(
+    dialect: str, tokens: int | None, max_bytes: int | None, max_tokens: int | None, meter: str | None
+) -> Budget | None:
+    """Every call asks for it several times, and there are few of them."""
+    allowance = Allowance.of(dialect, tokens, max_bytes, max_tokens, meter)
+    return None if allowance.limit is None else Budget(allowance.limit, meters.meter(allowance.meter))
 
 
 def _settings() -> dict[str, Setting]:

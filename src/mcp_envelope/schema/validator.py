@@ -48,7 +48,11 @@ def compiled(document: Mapping[str, Any] | bool) -> jsonschema_rs.Validator:
 
 def deepest_error(validator: jsonschema_rs.Validator, instance: Any) -> tuple[str, str] | None:
     """Where an instance fails, as a JSON pointer, and why: of the errors, the one furthest inside."""
-    found = [_culprit(error) for error in islice(validator.iter_errors(instance), _MAX_ERRORS)]
+    try:
+        found = [_culprit(error) for error in islice(validator.iter_errors(instance), _MAX_ERRORS)]
+    except ValueError:
+        # The value at fault is handed over as Python has it, and Python takes no number of 5,000 digits.
+        return None
     if not found:
         return None
     worst = max(found, key=lambda error: len(error.instance_path))

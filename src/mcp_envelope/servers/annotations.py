@@ -6,6 +6,7 @@ left is the data, whose schema is published.
 
 from __future__ import annotations
 
+import functools
 import types
 import typing
 from typing import Any, NamedTuple
@@ -22,6 +23,8 @@ class Stated(NamedTuple):
 
 def without_outcomes(function: Any) -> Stated | None:
     """What is left of a function's return annotation; None if it speaks of no outcome."""
+    while isinstance(function, functools.partial):
+        function = function.func
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception:

@@ -1,52 +1,53 @@
 """FastMCP with one line: `mcp.add_middleware(EnvelopeMiddleware())`.
 
-Strategy: the middleware sees lists and calls. What a tool's function returns is taken by a transform, which gives
-the server each function tool with its function wrapped; other tools (proxied, mounted, made by hand) are sealed
-from the result that comes up. What fits goes out as the very object that FastMCP made. Exceptions are let through
-the library, so that its logs and spans have them, and answered here.
+Strategy: the middleware sees lists and calls; what functions return is taken by a transform (`fastmcp_tools`). What
+fits goes out as the very object that FastMCP made. Exceptions are let through the library, so that its logs and
+spans have them, and answered here. Where servers are mounted in one another, the outermost envelope speaks.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types
-from fastmcp.exceptions import DisabledError, NotFoundError, ToolError
+from anyio import to_thread
+from fastmcp.exceptions import DisabledError, FastMCPError, NotFoundError, ToolError
+from fastmcp.exceptions import ValidationError as BadArguments
+from fastmcp.server.dependencies import extract_version_spec, fastmcp_request_ctx
 from fastmcp.server.middleware import CallNext, MiddlewareContext
+from fastmcp.server.middleware.middleware import _dispatch_phase
 from fastmcp.server.middleware.tool_injection import ToolInjectionMiddleware
-from fastmcp.server.transforms import GetToolNext, Transform
-from fastmcp.tools import FunctionTool, Tool, ToolResult
+from fastmcp.tools import Tool, ToolResult
 from fastmcp.tools.base import InputRequiredToolResult
-from fastmcp.utilities.types import Audio, File, Image, get_cached_typeadapter
+from fastmcp.utilities.versions import VersionSpec
 from mcp.shared.exceptions import MCPError
-from pydantic import PydanticSchemaGenerationError, PydanticUserError
-from pydantic_core import PydanticSerializationError
 
 from ..clients import UNKNOWN, Client
 from ..clients import client as known_client
 from ..dialects.notice import READ_TOOL
-from ..front import Call, Declared, Front, Published
-from ..outcome import Miss, Reply
-from ..payload import PayloadError, read_result
+from ..front import Call, Front, payload_of
+from ..outcome import Failure
+from ..payload import read_result
 from ..policy import Settings
 from ..policy.table import BUDGET_ARGUMENT
-from ..sealed import Sealed
-from .annotations import without_outcomes
-from .declaring import declared_at
-from .results import blocks_of, problem, structured_of, warn_of_hand_made
-from .running import Run, running, wrapped
+from ..tracing import current_span
+from .fastmcp_tools import Functions, SealedResult, Wrapping, behind, is_sealed, unmarked
+from .results import in_body
+from .running import Run, running
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
-    from fastmcp.utilities.versions import VersionSpec
 
     from ..vault.ledger import Ledger
     from ..vault.vault import Vault
 
-_WRAPS: Final = "x-fastmcp-wrap-result"
+_TIMED_OUT: Final = -32000
+_METHODS: Final = ("tools/call", "tools/list")
+_listing: Final[ContextVar[bool]] = ContextVar("mcp_envelope_listing", default=False)
 
 
 class EnvelopeMiddleware(ToolInjectionMiddleware):
@@ -74,9 +75,19 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
             dialect=dialect,
             token_budget=token_budget,
         )
-        self.strict = strict
-        self._transform = _Wrapping(self)
+        self._warned: set[str] | None = set() if strict else None
+        self._functions = Functions()
+        self._wrapping = Wrapping(self._functions, self.front)
         super().__init__([_ReadTool.made(self.front)])
+
+    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """Straight to what concerns us: the library's own way is through six functions."""
+        if type(self) is not EnvelopeMiddleware or context.method not in _METHODS:
+            return await super().__call__(context, call_next)
+        if _dispatch_phase.get() == "outer":
+            return await call_next(context)
+        handler = self.on_call_tool if context.method == "tools/call" else self.on_list_tools
+        return await handler(context, call_next)
 
     # -- lists ----------------------------------------------------------------------------------------------
 
@@ -85,25 +96,25 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
         context: MiddlewareContext[mcp_types.ListToolsRequest],
         call_next: CallNext[mcp_types.ListToolsRequest, Sequence[Tool]],
     ) -> Sequence[Tool]:
-        return [self._listed(tool) for tool in await call_next(context)]
+        if _listing.get():
+            return await call_next(context)
+        token = _listing.set(True)
+        try:
+            tools = await call_next(context)
+        finally:
+            _listing.reset(token)
+        return [await self._listed(tool) for tool in tools]
 
-    def _listed(self, tool: Tool) -> Tool:
+    async def _listed(self, tool: Tool) -> Tool:
         if tool.name == READ_TOOL:
             return tool
         entry = {"inputSchema": tool.parameters, "outputSchema": tool.output_schema}
-        shown = self.front.listed(entry, self.published(tool))
+        dialect = self.front.policy(tool.name).dialect
+        published = self._functions.published(tool, await behind(tool), dialect, self.front.publisher)
+        shown = self.front.listed(entry, published)
         return tool.model_copy(
             update={"parameters": shown["inputSchema"], "output_schema": shown.get("outputSchema")}
         )
-
-    def published(self, tool: Tool) -> Published:
-        function = getattr(tool, "fn", None)
-        schema, misses = tool.output_schema, False
-        if function is not None and (stated := without_outcomes(function)) is not None:
-            misses = stated.misses
-            if schema is not None:
-                schema = _schema_of(stated.annotation)
-        return self.front.publish(tool.name, schema, misses)
 
     # -- calls ----------------------------------------------------------------------------------------------
 
@@ -113,23 +124,27 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
         call_next: CallNext[mcp_types.CallToolRequestParams, ToolResult],
     ) -> ToolResult:
         message, inside = context.message, context.fastmcp_context
-        arguments = message.arguments or {}
-        requested = None
         server = inside.fastmcp if inside is not None else None
-        if server is not None and self._transform not in server._transforms:
-            server.add_transform(self._transform)
+        if running.get() is not None:
+            # This server is mounted in one that has an envelope, which is told what functions return.
+            return await call_next(context)
+        if server is not None:
+            self._wrapping.join(server)
         request = inside.request_context if inside is not None else None
-        client = _client(request)
+        client, owner = _client(request), _owner(request)
+        arguments = message.arguments or {}
         if message.name == READ_TOOL:
             call = Call(
                 tool=READ_TOOL,
                 policy=self.front.policy(READ_TOOL, None, client),
                 client=client,
-                owner=_owner(),
+                owner=owner,
+                span=current_span(),
             )
-            return _to_result(self.front.read(arguments, call), call)
+            return unmarked(SealedResult(await to_thread.run_sync(self.front.read, arguments, call)))
+        requested = None
         if BUDGET_ARGUMENT in arguments and server is not None:
-            tool = await server.get_tool(message.name)
+            tool = await server.get_tool(message.name, _version(message))
             if tool is not None and self.front.adds_budget(tool.parameters):
                 arguments = dict(arguments)
                 requested = arguments.pop(BUDGET_ARGUMENT)
@@ -138,122 +153,50 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
             tool=message.name,
             policy=self.front.policy(message.name, requested, client),
             client=client,
-            owner=_owner(),
+            owner=owner,
             request_id=None if request is None else str(request.request_id),
             started=time.perf_counter(),
+            span=current_span(),
         )
-        run = Run(self.front, call)
-        run.requested = requested
-        token = running.set(run)
+        run = Run(self.front, call, requested, self._warned)
         try:
-            result = await call_next(context)
-        except (NotFoundError, DisabledError, MCPError):
+            with run:
+                result = await call_next(context)
+                if not isinstance(result, ToolResult) or isinstance(result, InputRequiredToolResult):
+                    # Input to ask for, a task: not a result yet.
+                    return result
+                result = await self._checked(result, run, server)
+                await run.still_wanted()
+        except (NotFoundError, DisabledError):
             raise
+        except MCPError as error:
+            # Some middleware makes a protocol error of whatever a tool raised. That one is answered.
+            if not isinstance(error.__cause__, FastMCPError):
+                raise
+            return unmarked(SealedResult(run.failure(_cause(error.__cause__, run, arguments), arguments)))
         except Exception as error:
-            return _to_result(run.seal(problem(_cause(error), arguments)), call)
-        finally:
-            running.reset(token)
-        if not isinstance(result, ToolResult) or isinstance(result, InputRequiredToolResult | _SealedResult):
-            return result
-        return await self._checked(result, run, server)
+            return unmarked(SealedResult(run.failure(_cause(error, run, arguments), arguments)))
+        return unmarked(result) if is_sealed(result) else result
 
     async def _checked(self, result: ToolResult, run: Run, server: FastMCP[Any] | None) -> ToolResult:
         """A result that FastMCP made: the very object if it fits."""
-        content, structured = blocks_of(result.content), structured_of(result.structured_content)
-        if run.fits(content, structured):
+        if is_sealed(result):
             return result
-        tool = await server.get_tool(run.call.tool) if server is not None else None
-        if tool is not None:
-            run.know(declared_at(getattr(tool, "fn", None)), self.published(tool))
-        sealed = run.seal(read_result(content, structured), is_error=True if result.is_error else None)
-        if sealed.untouched:
+        if not run.is_known and server is not None:
+            # It came from a cache, say. Looking the tool up makes it known.
+            await server.get_tool(run.call.tool)
+        lanes = run.fits(result)
+        if lanes is None:
             return result
-        return _to_result(sealed, run.call, result.meta)
-
-
-class _Wrapping(Transform):
-    """Gives the server its function tools with their functions wrapped."""
-
-    def __init__(self, middleware: EnvelopeMiddleware) -> None:
-        self._middleware = middleware
-        self._made: dict[int, tuple[Tool, Tool]] = {}
-
-    async def get_tool(
-        self, name: str, call_next: GetToolNext, *, version: VersionSpec | None = None
-    ) -> Tool | None:
-        tool = await call_next(name, version=version)
-        if not isinstance(tool, FunctionTool):
-            return tool
-        kept = self._made.get(id(tool))
-        if kept is None or kept[0] is not tool:
-            library = _Library(tool, self._middleware)
-            made = tool.model_copy(update={"fn": wrapped(tool.fn, library)})
-            if len(self._made) > 4096:
-                self._made.clear()
-            # The tool stays beside what was made of it, so that its id cannot come to mean another one.
-            kept = self._made[id(tool)] = tool, made
-        return kept[1]
-
-
-class _Library:
-    """What FastMCP does with the values of one tool."""
-
-    def __init__(self, tool: FunctionTool, middleware: EnvelopeMiddleware) -> None:
-        self._tool = tool
-        self._middleware = middleware
-        self.wraps = bool((tool.output_schema or {}).get(_WRAPS))
-        self.structures = tool.output_schema is not None
-        self.declared = declared_at(tool.fn)
-
-    @cached_property
-    def published(self) -> Published:
-        return self._middleware.published(self._tool)
-
-    def is_result(self, value: object) -> bool:
-        if isinstance(value, ToolResult | mcp_types.CallToolResult):
-            if self._middleware.strict:
-                warn_of_hand_made(self._tool.name, value)
-            return True
-        if isinstance(value, mcp_types.InputRequiredResult | bytes):
-            return True
-        some = value if isinstance(value, list | tuple) else (value,)
-        kinds = (mcp_types.ContentBlock, Audio, Image, File)
-        return any(isinstance(item, kinds) for item in some) or hasattr(value, "to_json")
-
-    def to_json(self, value: Any) -> bytes:
-        return _written(value, self._tool.return_type)
-
-    def item_to_json(self, item: Any) -> bytes:
-        return _written(item, Any)
-
-    def of(self, sealed: Sealed, call: Call) -> ToolResult:
-        # FastMCP's own client takes the value out again when it is told so.
-        is_member = self.wraps and call.is_native and (sealed.structured or b"").startswith(b'{"result":')
-        return _to_result(sealed, call, {"fastmcp": {"wrap_result": True}} if is_member else None)
-
-
-def _written(value: Any, annotation: Any) -> bytes:
-    """As FastMCP writes values: by the return annotation, if it can be used, else by what they are."""
-    from inspect import Signature
-
-    stated = annotation not in (Signature.empty, None, Any, ...) and not isinstance(annotation, str)
-    try:
-        if stated:
-            try:
-                return bytes(get_cached_typeadapter(annotation).dump_json(value, warnings=False))
-            except (PydanticSchemaGenerationError, PydanticUserError, PydanticSerializationError):
-                pass
-        return bytes(get_cached_typeadapter(Any).dump_json(value))
-    except (PydanticSerializationError, UnicodeDecodeError, ValueError) as error:
-        raise PayloadError(f"the result cannot be written as JSON: {error}") from error
-
-
-class _SealedResult(ToolResult):
-    """A result that went through the envelope already."""
+        payload = payload_of(read_result(*lanes), run.call)
+        sealed = await run.seal_aside(payload, is_error=True if result.is_error else None)
+        return SealedResult(sealed, result.meta)
 
 
 class _ReadTool(Tool):
     """Our own tool. The middleware answers its calls; this is for servers that are asked directly."""
+
+    _front: Front
 
     @classmethod
     def made(cls, front: Front) -> _ReadTool:
@@ -270,42 +213,31 @@ class _ReadTool(Tool):
         tool._front = front
         return tool
 
-    _front: Front
-
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        call = Call(tool=READ_TOOL, policy=self._front.policy(READ_TOOL), owner=_owner())
-        return _to_result(self._front.read(arguments, call), call)
+        call = Call(
+            tool=READ_TOOL, policy=self._front.policy(READ_TOOL), owner=_owner(fastmcp_request_ctx.get())
+        )
+        return SealedResult(await to_thread.run_sync(partial(self._front.read, arguments, call)))
 
 
-def _to_result(sealed: Sealed, call: Call, meta: Mapping[str, Any] | None = None) -> ToolResult:
-    result = sealed.to_result()
-    own = result.get("_meta")
-    both = {**(meta or {}), **(own or {})}
-    content = mcp_types.CallToolResult.model_validate({"content": result["content"]}).content
-    return _SealedResult(
-        content=content,
-        structured_content=result.get("structuredContent"),
-        meta=both or None,
-        is_error=sealed.is_error,
-    )
-
-
-def _schema_of(annotation: Any) -> dict[str, Any] | None:
-    """The output schema that FastMCP would derive from a return annotation."""
-
-    def stub() -> Any: ...
-
-    stub.__annotations__ = {"return": annotation}
-    return Tool.from_function(stub, name="stub").output_schema
-
-
-def _cause(error: BaseException) -> BaseException:
+def _cause(error: BaseException, run: Run, arguments: Mapping[str, Any]) -> BaseException:
     """What the tool raised, behind what the library made of it."""
+    if isinstance(error, BadArguments) and error.__cause__ is not None:
+        return error.__cause__
     if isinstance(error, ToolError) and error.__cause__ is not None:
         error = error.__cause__
-    while type(error).__name__ in ("_ToolBodyError", "ValidationError") and error.__cause__ is not None:
-        error = error.__cause__
+        if type(error).__name__ == "_ToolBodyError" and error.__cause__ is not None:
+            error = error.__cause__
+        if not run.has_returned:
+            error = in_body(error, arguments)
+    if isinstance(error, MCPError) and error.error.code == _TIMED_OUT and "timed out" in error.error.message:
+        return Failure("TIMEOUT", error.error.message)
     return error
+
+
+def _version(message: mcp_types.CallToolRequestParams) -> VersionSpec | None:
+    version = extract_version_spec(None if message.meta is None else dict(message.meta))
+    return None if version is None else VersionSpec(eq=version)
 
 
 def _client(request: Any) -> Client:
@@ -315,14 +247,10 @@ def _client(request: Any) -> Client:
     return UNKNOWN if info is None else known_client(info.name, info.version or "")
 
 
-def _owner() -> str | None:
+def _owner(request: Any) -> str | None:
     """Who calls, over HTTP: what was stored for one credential is not found with another."""
-    from fastmcp.server.dependencies import get_http_headers
-
-    try:
-        return get_http_headers(include={"authorization"}).get("authorization")
-    except RuntimeError:
-        return None
+    headers = getattr(getattr(request, "request", None), "headers", None)
+    return None if headers is None else headers.get("authorization")
 
 
-__all__ = ["Declared", "EnvelopeMiddleware", "Miss", "Reply"]
+__all__ = ["EnvelopeMiddleware"]

@@ -12,11 +12,12 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from anyio.lowlevel import checkpoint_if_cancelled
 from msgspec.structs import replace
 
 from ..context import CallContext, call_context
@@ -26,8 +27,8 @@ from ..outcome import Failure, Miss, Reply
 from ..payload import Payload, PayloadError, read_payload
 from ..sealed import Sealed
 from ..vault.store import StoreError
-from .results import bad_result, problem
-from .sizes import is_small
+from .results import bad_result, blocks_of, problem, repeated_size, structured_of
+from .sizes import looks_small
 
 if TYPE_CHECKING:
     from ..budget import Budget
@@ -70,7 +71,9 @@ class Library(Protocol):
 class Run:
     """One call that is running. `context` gathers what the tool's code says besides."""
 
-    def __init__(self, front: Front, call: Call, requested: object = None, warned: set[str] | None = None) -> None:
+    def __init__(
+        self, front: Front, call: Call, requested: object = None, warned: set[str] | None = None
+    ) -> None:
         self.front = front
         self.call = call
         self.context = CallContext()
@@ -84,25 +87,31 @@ class Run:
         self.is_known = False
         # Whether the tool did its part, and the library has the value.
         self.has_returned = False
+        # The value, if it was looked at and left to the library.
+        self.payload: Payload | None = None
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Around everything that a call does. Whoever is interrupted leaves nothing in the vault."""
-        token = running.set(self)
-        try:
-            with call_context(self.context):
-                yield
-        except BaseException:
+        self._token = running.set(self)
+        self._inner = call_context(self.context)
+        self._inner.__enter__()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._inner.__exit__(None, None, None)
+        running.reset(self._token)
+        if error is not None:
             self._discard()
-            raise
-        finally:
-            running.reset(token)
 
     def _discard(self) -> None:
-        vault = self.front.vault if self._stored else None
-        for handle in self._stored if vault is not None else ():
-            with suppress(StoreError):
-                vault.delete(handle, self.call.owner)
+        if self._stored and (vault := self.front.vault) is not None:
+            for handle in self._stored:
+                with suppress(StoreError):
+                    vault.delete(handle, self.call.owner)
+
+    async def still_wanted(self) -> None:
+        """A thread that was not interrupted may have stored what nobody waits for any more: then this raises."""
+        if self._stored:
+            await checkpoint_if_cancelled()
 
     def know(self, declared: Declared, published: Published) -> None:
         """What is found out about the tool when it is reached: its own settings apply from here on."""
@@ -126,12 +135,22 @@ class Run:
         """A payload of more bytes is certainly over the budget."""
         return 1 << 60 if self._budget is None else most_bytes(self._budget)
 
-    def fits(self, content: Sequence[bytes], structured: bytes | None, is_error: bool = False) -> bool:
-        """Whether a result can go out as it is."""
-        if self.speaks:
-            return False
+    def fits(self, result: Any) -> tuple[list[bytes], bytes | None] | None:
+        """None if a result of the library can go out as it is; else its two lanes, written."""
+        structured = structured_of(result.structured_content)
+        is_error = bool(result.is_error)
+        speaks = self.speaks
+        if not speaks and self.call.span is None:
+            # The usual result by the shortest way.
+            size = repeated_size(result.content, result.structured_content, structured)
+            if size is not None and self._budget is not None and size <= self._budget.limit:
+                if self.front.fits(self.call, (), structured, len(structured or b""), is_error):
+                    return None
+        content = blocks_of(result.content)
         size = max(sum(map(len, content)) + len(content) + 1, len(structured or b""))
-        return self.front.fits(self.call, content, structured, size, is_error)
+        if not speaks and self.front.fits(self.call, content, structured, size, is_error):
+            return None
+        return content, structured
 
     def seal(self, payload: Any, **more: Any) -> Sealed:
         with call_context(self.context):
@@ -157,14 +176,14 @@ class Run:
 
     # -- what a tool returned -------------------------------------------------------------------------------
 
-    def finish(self, value: Any, library: Library) -> Any:
+    def finish(self, value: Any, library: Library, looks_small: bool = False) -> Any:
         """What the library should get instead of a returned value: the value itself, or a sealed result."""
         try:
-            return self._finish(value, library)
+            return self._finish(value, library, looks_small)
         except PayloadError as error:
-            return library.of(self.seal(bad_result(error)), self.call)
+            return self.failed(error, library)
 
-    def _finish(self, value: Any, library: Library) -> Any:
+    def _finish(self, value: Any, library: Library, is_small: bool) -> Any:
         self.has_returned = True
         if isinstance(value, Reply | Miss):
             return library.of(self.seal(self._unfolded(value, library)), self.call)
@@ -176,7 +195,7 @@ class Run:
             if speaks or len(value) > self.most:
                 return library.of(self.seal(self._text(value, library)), self.call)
             return value
-        if not speaks and (self._budget is None or is_small(value, self._budget.limit)):
+        if not speaks and (self._budget is None or is_small or looks_small(value)):
             return value
         try:
             written = library.to_json(value)
@@ -185,13 +204,16 @@ class Run:
                 raise
             # The library may have another way to show it.
             return value
+        payload = self._document(written, library)
         if not speaks and len(written) <= self.most:
+            self.payload = payload
             return value
-        return library.of(self.seal(self._document(written, library)), self.call)
+        return library.of(self.seal(payload), self.call)
 
-    def failed(self, failure: Failure, library: Library) -> Any:
-        """A failure that the tool's author foresaw; the library need not log it as a crash."""
-        return library.of(self.seal(failure), self.call)
+    def failed(self, failure: Failure | PayloadError, library: Library) -> Any:
+        """A failure that the tool's author foresaw, or an item that cannot be sent: no crash for the logs."""
+        told = failure if isinstance(failure, Failure) else bad_result(failure)
+        return library.of(self.seal(told), self.call)
 
     def _unfolded(self, value: Reply | Miss, library: Library) -> Any:
         """A reply whose data is written as the library writes it."""
@@ -262,15 +284,17 @@ def wrapped(function: Callable[..., Any], library: Library) -> Callable[..., Any
             run = running.get()
             if run is None:
                 return _plain(function(*args, **kwargs))
-            with _tool_code():
-                try:
-                    value = function(*args, **kwargs)
-                    if inspect.isgenerator(value):
-                        from .yielding import gather
+            token = running.set(None)
+            try:
+                value = function(*args, **kwargs)
+                if inspect.isgenerator(value):
+                    from .yielding import gather
 
-                        return gather(run, value, library)
-                except Failure as failure:
-                    return run.failed(failure, library)
+                    return gather(run, value, library)
+            except (Failure, PayloadError) as failure:
+                return run.failed(failure, library)
+            finally:
+                running.reset(token)
             return _later(run, value, library) if inspect.isawaitable(value) else run.finish(value, library)
 
         made = called
@@ -282,15 +306,6 @@ def wrapped(function: Callable[..., Any], library: Library) -> Callable[..., Any
     return made
 
 
-@contextmanager
-def _tool_code() -> Iterator[None]:
-    token = running.set(None)
-    try:
-        yield
-    finally:
-        running.reset(token)
-
-
 async def _settled(outcome: Awaitable[Any], library: Library) -> Any:
     run = running.get()
     if run is None:
@@ -300,22 +315,25 @@ async def _settled(outcome: Awaitable[Any], library: Library) -> Any:
 
 
 async def _later(run: Run, outcome: Awaitable[Any], library: Library) -> Any:
-    with _tool_code():
-        try:
-            value = await outcome
-            if inspect.isasyncgen(value):
-                from .yielding import gather_async
+    token = running.set(None)
+    try:
+        value = await outcome
+        if inspect.isasyncgen(value):
+            from .yielding import gather_async
 
-                return await gather_async(run, value, library)
-            if inspect.isgenerator(value):
-                from .yielding import gather
+            return await gather_async(run, value, library)
+        if inspect.isgenerator(value):
+            from .yielding import gather
 
-                return gather(run, value, library)
-        except Failure as failure:
-            return run.failed(failure, library)
+            return gather(run, value, library)
+    except (Failure, PayloadError) as failure:
+        return run.failed(failure, library)
+    finally:
+        running.reset(token)
     data = value.data if isinstance(value, Reply) else value
-    if is_small(data, LARGE) or library.is_result(data):
-        return run.finish(value, library)
+    is_small = looks_small(data)
+    if is_small or library.is_result(data):
+        return run.finish(value, library, is_small)
     # Writing megabytes, cutting and storing them would hold up everybody else on the event loop.
     from anyio import to_thread
 

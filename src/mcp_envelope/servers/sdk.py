@@ -8,31 +8,35 @@ fits goes out as the very object that came.
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types
+from anyio import to_thread
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
+from mcp.server.mcpserver.utilities.types import Audio, Image
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import to_json
 
 from ..clients import UNKNOWN, Client
 from ..clients import client as known_client
 from ..dialects.notice import READ_TOOL
-from ..front import Call, Declared, Front, Published
+from ..front import Call, Declared, Front, Published, payload_of
 from ..payload import PayloadError, read_result
 from ..policy import Settings
 from ..policy.table import BUDGET_ARGUMENT
 from ..sealed import Sealed
+from ..tracing import current_span
 from .annotations import without_outcomes
 from .declaring import declared_at
-from .results import blocks_of, problem, structured_of, warn_of_hand_made
-from .running import Run, running, wrapped
+from .results import in_body
+from .running import Run, is_wrapped, running, wrapped
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver.tools.base import Tool
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 Handler = Callable[[Any, Any], Awaitable[Any]]
 _LIST, _CALL = "tools/list", "tools/call"
 _RESULT: Final = b'{"result":'
+_MOST_PAGES: Final = 100
 
 
 def envelope(
@@ -76,12 +81,12 @@ def envelope(
 class _Enveloped:
     def __init__(self, server: MCPServer[Any] | Server[Any], front: Front, strict: bool) -> None:
         self._front = front
-        self.strict = strict
+        self._warned: set[str] | None = set() if strict else None
         self._functions = server if isinstance(server, MCPServer) else None
         self._server: Server[Any] = server._lowlevel_server if isinstance(server, MCPServer) else server
         self._list = self._taken(_LIST, self.list)
         self._call = self._taken(_CALL, self.call)
-        self._entries: dict[str, mcp_types.Tool] | None = None
+        self._entries: dict[str, mcp_types.Tool] = {}
         if self._functions is not None:
             self._call_tool = self._functions.call_tool
             # The SDK turns exceptions into text one step further out; here they are still what they were.
@@ -108,7 +113,7 @@ class _Enveloped:
         if any(tool.name == READ_TOOL for tool in result.tools):
             # Another envelope is inside already.
             return result
-        self._entries = {**(self._entries or {}), **{tool.name: tool for tool in result.tools}}
+        self._entries |= {tool.name: tool for tool in result.tools}
         tools = [self._listed(tool) for tool in result.tools]
         if result.next_cursor is None:
             tools.append(mcp_types.Tool.model_validate(self._front.read_tool()))
@@ -123,47 +128,41 @@ class _Enveloped:
 
     def published(self, name: str, schema: dict[str, Any] | None) -> Published:
         tool = self._function_tool(name)
-        misses = False
-        if tool is not None and (stated := without_outcomes(tool.fn)) is not None:
-            misses = stated.misses
-            schema = None if schema is None else _schema_of(stated.annotation)
-        return self._front.publish(name, schema, misses)
+        if tool is None:
+            return self._front.publish(name, schema)
+        metadata = self._wrap(tool)
+        return self._front.publish(name, metadata.output_schema, metadata.misses, metadata.wrap_output)
 
     def _function_tool(self, name: str) -> Tool | None:
         return None if self._functions is None else self._functions._tool_manager.get_tool(name)
 
     async def _entry(self, ctx: Any, name: str) -> mcp_types.Tool | None:
         """What the server lists of a tool; asked for when nobody did yet."""
-        if self._entries is None or name not in self._entries:
+        if name not in self._entries:
             cursor: str | None = None
-            found: dict[str, mcp_types.Tool] = {}
-            for _ in range(100):
+            for _ in range(_MOST_PAGES):
                 page = await self._list(ctx, mcp_types.PaginatedRequestParams(cursor=cursor))
-                found |= {tool.name: tool for tool in page.tools}
+                if not isinstance(page, mcp_types.ListToolsResult):
+                    break
+                self._entries |= {tool.name: tool for tool in page.tools}
                 cursor = page.next_cursor
                 if cursor is None:
                     break
-            self._entries = {**(self._entries or {}), **found}
         return self._entries.get(name)
 
     # -- calls ----------------------------------------------------------------------------------------------
 
     async def call(self, ctx: Any, params: Any) -> Any:
-        client = _client(ctx)
-        owner = _owner(ctx)
-        if params.name == READ_TOOL:
-            policy = self._front.policy(READ_TOOL, None, client)
-            call = Call(tool=READ_TOOL, policy=policy, client=client, owner=owner)
-            return _to_result(self._front.read(params.arguments or {}, call))
-        requested = None
-        tool = self._function_tool(params.name)
-        if tool is not None:
-            self._wrap(tool)
-            schema: Any = tool.parameters
-        else:
-            entry = await self._entry(ctx, params.name)
-            schema = None if entry is None else entry.input_schema
+        client, owner = _client(ctx), _owner(ctx)
         arguments = params.arguments or {}
+        if params.name == READ_TOOL and READ_TOOL not in self._entries:
+            policy = self._front.policy(READ_TOOL, None, client)
+            call = Call(tool=READ_TOOL, policy=policy, client=client, owner=owner, span=current_span())
+            return _to_result(await to_thread.run_sync(self._front.read, arguments, call))
+        tool = self._function_tool(params.name)
+        entry = None if tool is not None else await self._entry(ctx, params.name)
+        schema = entry.input_schema if entry is not None else None if tool is None else tool.parameters
+        requested = None
         if BUDGET_ARGUMENT in arguments and self._front.adds_budget(schema):
             arguments = dict(arguments)
             requested = arguments.pop(BUDGET_ARGUMENT)
@@ -175,65 +174,73 @@ class _Enveloped:
             owner=owner,
             request_id=None if ctx.request_id is None else str(ctx.request_id),
             started=time.perf_counter(),
+            span=current_span(),
         )
-        run = Run(self._front, call)
-        run.requested = requested
-        if tool is None:
+        run = Run(self._front, call, requested, self._warned)
+        if tool is not None:
+            known = self._wrap(tool)
+            dialect = call.policy.dialect
+            told = self._front.publisher.of(dialect, known.output_schema, known.misses, known.wrap_output)
+            run.know(known.declared, told)
+        else:
             run.know(Declared(), self.published(params.name, None if entry is None else entry.output_schema))
-        token = running.set(run)
         try:
-            result = await self._call(ctx, params)
+            with run:
+                result = await self._call(ctx, params)
+                if isinstance(result, dict) and "content" in result:
+                    result = mcp_types.CallToolResult.model_validate(result)
+                # What is no such result is input to ask for, or a task.
+                if isinstance(result, mcp_types.CallToolResult) and not isinstance(result, _SealedResult):
+                    result = await _checked(result, run)
+                await run.still_wanted()
+                return result
         except MCPError:
             raise
         except Exception as error:
-            return _to_result(run.seal(problem(error, arguments)))
-        finally:
-            running.reset(token)
-        if isinstance(result, dict) and "content" in result:
-            result = mcp_types.CallToolResult.model_validate(result)
-        if not isinstance(result, mcp_types.CallToolResult) or isinstance(result, _SealedResult):
-            return result
-        return self._checked(result, run)
-
-    def _checked(self, result: mcp_types.CallToolResult, run: Run) -> mcp_types.CallToolResult:
-        content, structured = blocks_of(result.content), structured_of(result.structured_content)
-        if run.fits(content, structured):
-            return result
-        tool = self._function_tool(run.call.tool)
-        if tool is not None:
-            run.know(declared_at(tool.fn), self.published(tool.name, tool.output_schema))
-        wrap = run.call.published.wrap and structured is not None and not result.is_error
-        sealed = run.seal(read_result(content, structured), is_error=True if result.is_error else None)
-        if sealed.untouched and not wrap:
-            return result
-        return _to_result(sealed, result.meta)
+            return _to_result(run.failure(error, arguments))
 
     async def _answered(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """`MCPServer.call_tool`, with whatever it raises answered."""
-        run = running.get()
+        run, tool = running.get(), self._function_tool(name)
+        if tool is not None:
+            self._wrap(tool)
         try:
             return await self._call_tool(name, arguments, context)
         except MCPError:
             raise
         except Exception as error:
-            if run is None or self._function_tool(name) is None:
+            if run is None or tool is None:
                 raise
-            return _to_result(run.seal(problem(_cause(error), arguments)))
+            return _to_result(run.failure(_cause(error, run, arguments), arguments))
 
-    def _wrap(self, tool: Tool) -> None:
+    def _wrap(self, tool: Tool) -> _Metadata:
         """Take what the tool's function returns; once for each tool."""
-        if isinstance(tool.fn_metadata, _Metadata):
-            return
-        function = wrapped(tool.fn, _Library(tool, self))
-        metadata = _Metadata.model_construct(
-            **{name: getattr(tool.fn_metadata, name) for name in FuncMetadata.model_fields}
-        )
-        tool.fn, tool.fn_metadata = function, metadata
-        if not tool.is_async:
-            # Asynchronous generators are awaited once they are wrapped.
-            import inspect
+        if isinstance(tool.fn_metadata, _Metadata) and is_wrapped(tool.fn):
+            return tool.fn_metadata
+        metadata = _Metadata.made(tool)
+        tool.fn, tool.fn_metadata = wrapped(tool.fn, _Library(metadata)), metadata
+        # Asynchronous generators are awaited once they are wrapped.
+        tool.is_async = tool.is_async or inspect.iscoroutinefunction(tool.fn)
+        return metadata
 
-            tool.is_async = inspect.iscoroutinefunction(function)
+
+async def _checked(result: mcp_types.CallToolResult, run: Run) -> mcp_types.CallToolResult:
+    """A result that somebody else made: the very object if it fits."""
+    lanes = run.fits(result)
+    if lanes is None:
+        return result
+    content, structured = lanes
+    payload = payload_of(read_result(content, structured), run.call)
+    if run.payload is not None and structured is None and len(content) > 1:
+        # The SDK shows each item of a list as a block; the list is easier to cut and to read on in.
+        payload = run.payload
+    sealed = await run.seal_aside(payload, is_error=True if result.is_error else None)
+    if sealed.untouched and run.call.published.wrap and structured is not None:
+        # The structure gets a member around it. Text that only says the same stays as it was written.
+        words = mcp_types.CallToolResult(content=result.content)
+        if run.fits(words) is None:
+            return result.model_copy(update={"structured_content": {"result": result.structured_content}})
+    return _to_result(sealed, result.meta)
 
 
 class _SealedResult(mcp_types.CallToolResult):
@@ -241,64 +248,87 @@ class _SealedResult(mcp_types.CallToolResult):
 
 
 class _Metadata(FuncMetadata):
-    """The same, but a result that was sealed is passed on: the SDK's model knows nothing of a notice."""
+    """What the SDK knows of a function, outcomes aside. A result that was sealed is passed on: the SDK's own
+    model knows nothing of a notice."""
+
+    declared: Any = None
+    misses: bool = False
+
+    @classmethod
+    def made(cls, tool: Tool) -> _Metadata:
+        known = tool.fn_metadata
+        stated = without_outcomes(tool.fn)
+        told = known
+        if stated is not None and known.output_schema is not None:
+            told = func_metadata(_returning(stated.annotation, tool.fn))
+        return cls.model_construct(
+            arg_model=known.arg_model,
+            output_schema=told.output_schema,
+            output_model=told.output_model,
+            wrap_output=told.wrap_output,
+            declared=declared_at(tool.fn),
+            misses=stated is not None and stated.misses,
+        )
 
     def convert_result(self, result: Any) -> Any:
         return result if isinstance(result, _SealedResult) else super().convert_result(result)
 
 
 class _Library:
-    """What an `MCPServer` does with the values of one tool."""
+    """What an `MCPServer` does with the values of one function."""
 
-    def __init__(self, tool: Tool, enveloped: _Enveloped) -> None:
-        self._tool = tool
-        self._enveloped = enveloped
-        self._metadata = tool.fn_metadata
-        self.wraps = tool.fn_metadata.wrap_output
-        self.structures = tool.fn_metadata.output_model is not None
-        self.declared = declared_at(tool.fn)
-
-    @cached_property
-    def published(self) -> Published:
-        return self._enveloped.published(self._tool.name, self._tool.output_schema)
+    def __init__(self, metadata: _Metadata) -> None:
+        self._metadata = metadata
+        self.wraps = metadata.wrap_output
+        self.structures = metadata.output_model is not None
 
     def is_result(self, value: object) -> bool:
-        if isinstance(value, mcp_types.CallToolResult):
-            if self._enveloped.strict:
-                warn_of_hand_made(self._tool.name, value)
+        if isinstance(value, mcp_types.CallToolResult | mcp_types.InputRequiredResult | bytes):
             return True
-        if isinstance(value, mcp_types.InputRequiredResult | bytes):
-            return True
-        some = value if isinstance(value, list | tuple) else (value,)
-        return any(_is_block(item) for item in some)
+        return any(
+            isinstance(item, _BLOCKS) for item in (value if isinstance(value, list | tuple) else (value,))
+        )
+
+    def is_hand_made(self, value: object) -> bool:
+        return isinstance(value, mcp_types.CallToolResult) and not isinstance(value, _SealedResult)
 
     def to_json(self, value: Any) -> bytes:
         model = self._metadata.output_model
         if self._metadata.output_schema is None or model is None:
             return self.item_to_json(value)
         adapter = self._metadata._output_adapter(model)
-        whole = {"result": value} if self.wraps else value
-        validated = adapter.validate_python(whole, by_alias=True, by_name=True)
-        if isinstance(validated, BaseModel):
-            written = validated.model_dump_json(by_alias=True).encode()
-        else:
-            written = bytes(adapter.dump_json(validated, by_alias=True))
+        try:
+            validated = adapter.validate_python(
+                {"result": value} if self.wraps else value, by_alias=True, by_name=True
+            )
+            if isinstance(validated, BaseModel):
+                written = validated.model_dump_json(by_alias=True).encode()
+            else:
+                written = bytes(adapter.dump_json(validated, by_alias=True))
+        except Exception as error:
+            # It is not what was promised, or its serializer, which is the author's code, failed.
+            raise PayloadError(f"the result cannot be written as JSON: {error}") from error
         return written[len(_RESULT) : -1] if self.wraps else written
 
     def item_to_json(self, item: Any) -> bytes:
         try:
             return bytes(to_json(item, by_alias=True, fallback=str))
-        except (PydanticSerializationError, UnicodeDecodeError, ValueError) as error:
+        except Exception as error:
             raise PayloadError(f"the result cannot be written as JSON: {error}") from error
 
     def of(self, sealed: Sealed, call: Call) -> mcp_types.CallToolResult:
         return _to_result(sealed)
 
 
-def _is_block(value: object) -> bool:
-    from mcp.server.mcpserver.utilities.types import Audio, Image
-
-    return isinstance(value, mcp_types.ContentBlock | Image | Audio)
+_BLOCKS: Final = (
+    mcp_types.TextContent,
+    mcp_types.ImageContent,
+    mcp_types.AudioContent,
+    mcp_types.ResourceLink,
+    mcp_types.EmbeddedResource,
+    Audio,
+    Image,
+)
 
 
 def _to_result(sealed: Sealed, meta: Mapping[str, Any] | None = None) -> mcp_types.CallToolResult:
@@ -308,22 +338,23 @@ def _to_result(sealed: Sealed, meta: Mapping[str, Any] | None = None) -> mcp_typ
     return _SealedResult.model_validate(result)
 
 
-def _schema_of(annotation: Any) -> dict[str, Any] | None:
-    """The output schema that the SDK would derive from a return annotation."""
-    from mcp.server.mcpserver.utilities.func_metadata import func_metadata
+def _returning(annotation: Any, function: Any) -> Callable[[], Any]:
+    """A function of which only its name and what it returns is known."""
 
     def stub() -> Any: ...
 
     stub.__annotations__ = {"return": annotation}
-    return func_metadata(stub).output_schema
+    stub.__name__ = getattr(function, "__name__", "tool")
+    return stub
 
 
-def _cause(error: BaseException) -> BaseException:
+def _cause(error: BaseException, run: Run, arguments: Mapping[str, Any]) -> BaseException:
     """What the tool raised, behind what the SDK made of it."""
-    from mcp.server.mcpserver.exceptions import ToolError
-
     while isinstance(error, ToolError) and error.__cause__ is not None:
+        was_unexpected = isinstance(error, UnexpectedToolError)
         error = error.__cause__
+        if was_unexpected and not run.has_returned:
+            error = in_body(error, arguments)
     return error
 
 

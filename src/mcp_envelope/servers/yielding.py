@@ -8,11 +8,13 @@ its author expects, but its items go straight into the vault: in memory is only 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, cast
 
 from ..jsontree import Buffer, Far, Member, Node, abridged, assembled, parse
 from ..payload import Payload
+from ..scrubbing import scrub
 from ..vault.store import StoreError
 from ..vault.streams import ListStream
 from ..vault.vault import new_handle
@@ -28,8 +30,7 @@ class _Gathering:
     def __init__(self, run: Run, library: Library) -> None:
         self._run = run
         self._library = library
-        # Only our own dialect can show the beginning of what is not here.
-        self._most = run.most if run.call.is_native else 1 << 60
+        self._most = run.most
         self._mask = _mask(run.call.policy)
         self._values: list[Any] | None = []
         self._head: list[bytes] = []
@@ -38,6 +39,7 @@ class _Gathering:
         self._stream: ListStream | None = None
         self._handle = ""
         self._problem: str | None = None
+        self._is_lost = False
         self.enough = False
 
     def add(self, value: Any) -> None:
@@ -54,7 +56,7 @@ class _Gathering:
                 if self._run.call.declared.stoppable:
                     self.enough = True
             return
-        if self._stream is None and self._problem is None:
+        if self._stream is None and self._problem is None and not self._is_lost:
             self._open()
         if self._stream is not None:
             try:
@@ -64,11 +66,12 @@ class _Gathering:
 
     def _open(self) -> None:
         """The first item that has no place: from here on everything is stored."""
-        vault = self._run.front.vault
-        if vault is None:
-            self._problem = "there is no vault"
-            return
         call = self._run.call
+        # The dialect ctxo has no words for where the rest is.
+        vault = None if call.policy.dialect == "ctxo" else self._run.front.vault
+        if vault is None:
+            self._is_lost = True
+            return
         self._handle = new_handle()
         member = "result" if self._is_member else None
         try:
@@ -109,8 +112,11 @@ class _Gathering:
                 self._stream.finish()
             except StoreError as error:
                 self._give_up(error)
-        warnings = [] if self._problem is None else [f"The whole result was not stored: {self._problem}"]
-        handle = self._handle if self._problem is None else None
+        # Whoever reads the result need not know the folders of this machine; the log has them.
+        warnings = (
+            [] if self._problem is None else [f"The whole result was not stored: {scrub(self._problem)}"]
+        )
+        handle = self._handle if self._problem is None and not self._is_lost else None
         sealed = run.seal(
             Payload(node=self._beginning(), partial=True), handle=handle, vault=None, warnings=warnings
         )
@@ -136,31 +142,29 @@ def _mask(policy: Policy) -> Callable[[bytes], bytes]:
     return lambda written: using.redact_json(written)[0]
 
 
-def gather(run: Run, items: Iterator[Any], library: Library) -> Any:
-    run.know(library.declared, library.published)
+def gather(run: Run, items: Generator[Any, Any, Any], library: Library) -> Any:
     gathering = _Gathering(run, library)
-    try:
-        for item in items:
-            gathering.add(item)
-            if gathering.enough:
-                cast(Any, items).close()
-                break
-        return gathering.done()
-    except BaseException:
-        gathering.abandon()
-        raise
+    with closing(items):
+        try:
+            for item in items:
+                gathering.add(item)
+                if gathering.enough:
+                    break
+        except BaseException:
+            gathering.abandon()
+            raise
+    return gathering.done()
 
 
-async def gather_async(run: Run, items: AsyncIterator[Any], library: Library) -> Any:
-    run.know(library.declared, library.published)
+async def gather_async(run: Run, items: AsyncGenerator[Any, Any], library: Library) -> Any:
     gathering = _Gathering(run, library)
-    try:
-        async for item in items:
-            gathering.add(item)
-            if gathering.enough:
-                await cast(Any, items).aclose()
-                break
-        return gathering.done()
-    except BaseException:
-        gathering.abandon()
-        raise
+    async with aclosing(items):
+        try:
+            async for item in items:
+                gathering.add(item)
+                if gathering.enough:
+                    break
+        except BaseException:
+            gathering.abandon()
+            raise
+    return gathering.done()

@@ -1,54 +1,54 @@
 """stdio in front of HTTP: a client that starts programs reaches a server that has an address.
 
-Strategy: every line from the client is one request to the server, and all that comes back goes out as lines. The
-session and protocol headers that an HTTP client would send are made from what passes. Requests run side by side;
-notifications wait for each other, so that their order stays. A stream that breaks is taken up again where the
-older era allows it. The oldest transport, where answers come on one long stream, is spoken when the server does.
+Strategy: every line from the client is one message to the server, and all that comes back goes out as lines.
+Requests run side by side; notifications wait for each other, so that their order stays. In the stateless era a
+request is cancelled by hanging up, in the older one by saying so. When the client closes its end, or a signal
+comes, whatever runs is given up and the session is closed.
 """
 
 from __future__ import annotations
 
-import base64
-import re
+import asyncio
+import logging
+import os
+import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
+import threading
+from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import urljoin
 
 import anyio
-import anyio.abc
 import httpx2
 import msgspec
 from anyio import to_thread
-from msgspec import UNSET, Raw, UnsetType
+from anyio.streams.memory import MemoryObjectSendStream
+from msgspec import Raw, UnsetType
 
 from ..front import Front
-from . import frames, sse
+from ..jsontree import compact, encode
+from . import frames, headers, sse
+from .asking import Moves
 from .frames import Frame, Id
 from .interceptor import Interceptor
+from .link import Link, Lost, Refused, is_error
 from .stdio import Writer, lines
-from .upstream import MOST, Upstream, is_json, is_stream, looked_at, make_client, whole
+from .upstream import Headers, Upstream, no_answer
 
-_TYPES: Final = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")]
-_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
-_SAFE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
-_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-# How often a broken stream is taken up again in a row, and how long to wait before, in seconds.
-_RETRIES: Final = 5
-_PAUSE: Final = 1.0
+_log = logging.getLogger("mcp_envelope")
 
-
-class _Params(msgspec.Struct, rename={"meta": "_meta", "request_id": "requestId"}):
-    meta: dict[str, Raw] | UnsetType = UNSET
-    name: str | UnsetType = UNSET
-    uri: str | UnsetType = UNSET
-    arguments: dict[str, Any] | UnsetType = UNSET
-    request_id: Raw | UnsetType = UNSET
-
-
-class _Initialized(msgspec.Struct, rename="camel"):
-    protocol_version: str = ""
+_SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
+# How long a server may take to accept a notification, in seconds: what follows waits for it.
+_PATIENCE: Final = 30.0
+_MOMENT: Final = 0.01
+_MOST_PAGES: Final = 100
+# What a refusal is called. Any other means that the server is not there for us.
+_CODES: Final = {
+    401: "FORBIDDEN",
+    403: "FORBIDDEN",
+    408: "UPSTREAM_TIMEOUT",
+    413: "TOO_LARGE",
+    429: "RATE_LIMITED",
+}
 
 
 class Bridge:
@@ -56,281 +56,239 @@ class Bridge:
         self,
         front: Front,
         url: str,
-        headers: dict[str, str] | None = None,
+        own: dict[str, str] | None = None,
         *,
         transport: str | None = None,
         observe: bool = False,
     ) -> None:
         self._front = front
-        self._url = url
-        self._own_headers = headers
+        self._upstream = Upstream(url, own, cookies=True)
         self._transport = transport
         self._interceptor = Interceptor(front, observe=observe, adopts=True)
         self._writer = Writer(sys.stdout.fileno())
-        self._session: str | None = None
-        self._version: str | None = None
-        self._endpoint: str | None = None
+        # What runs, and whether it is of the stateless era.
         self._running: dict[Id, tuple[anyio.CancelScope, bool]] = {}
-        self._initializing: Id | None = None
+        self._is_modern = False
+        self._learning = anyio.Lock()
+        self._signal = 0
 
     def run(self) -> int:
+        """0, or what a shell makes of the signal that ended it."""
         anyio.run(self._main)
         self._front.close()
+        if self._signal:
+            # A thread may still wait for a client that neither reads nor writes: nobody waits for that thread.
+            sys.stderr.flush()
+            os._exit(128 + self._signal)
         return 0
 
     async def _main(self) -> None:
-        async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(make_client())
-            self._upstream = Upstream(client, self._url, self._own_headers)
-            self._group = await stack.enter_async_context(anyio.create_task_group())
-            if self._transport == "sse":
-                await self._group.start(self._older)
-            source = lines(sys.stdin.fileno())
-            while True:
-                line = await to_thread.run_sync(next, source, None, abandon_on_cancel=True)
-                if line is None:
-                    break
-                if line.strip():
-                    await self._from_client(line)
-            self._group.cancel_scope.cancel()
-        await self._leave()
+        async with self._upstream.client:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                upstream, interceptor = self._upstream, self._interceptor
+                self._link = Link(
+                    upstream, group, self._deliver, interceptor.awaits, self._ended, self._transport
+                )
+                group.start_soon(self._heed_signals)
+                await self._serve()
+                group.cancel_scope.cancel()
+            await self._link.leave()
 
-    async def _leave(self) -> None:
-        """The client is gone: so is its session."""
-        if self._session is None:
-            return
-        with suppress(httpx2.HTTPError), anyio.move_on_after(2):
-            async with make_client() as client:
-                headers = [*self._standing(), *(self._own_headers or {}).items()]
-                await client.request("DELETE", self._url, headers=headers)
+    async def _heed_signals(self) -> None:
+        wanted = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+        with anyio.open_signal_receiver(*wanted) as received:
+            async for number in received:
+                self._signal = int(number)
+                self._group.cancel_scope.cancel()
 
     # -- from the client ------------------------------------------------------------------------------------
 
+    async def _serve(self) -> None:
+        sending, receiving = anyio.create_memory_object_stream[bytes](0)
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=_read_lines, args=(loop, sending), daemon=True).start()
+        async with receiving:
+            async for line in receiving:
+                if line.strip():
+                    await self._from_client(line)
+                while self._interceptor.is_crowded:
+                    await anyio.sleep(_MOMENT)
+
     async def _from_client(self, line: bytes) -> None:
         frame = frames.read(line)
-        if frame is not None and frame.method == "notifications/cancelled" and self._was_cancelled(frame):
+        if frame is not None and frame.method == "notifications/cancelled" and self._hung_up(frame):
             self._interceptor.from_client(line)
             return
-        moves = await looked_at(self._interceptor.from_client, line)
-        await self._write(moves.to_client)
-        for data in moves.to_server:
-            sent = frames.read(data)
-            if sent is not None and sent.id is not UNSET and sent.method is not UNSET:
-                self._group.start_soon(self._request, data, sent)
-            else:
-                await self._request(data, sent)
+        batch = frames.read_batch(line)
+        onward: list[bytes] = []
+        for part in [line] if batch is None else batch:
+            moves = await self._upstream.look(self._interceptor.from_client, part)
+            await self._write(moves.to_client)
+            for data in moves.to_server:
+                if self._interceptor.owns(data):
+                    await self._dispatch(data)
+                else:
+                    onward.append(data)
+        if batch is None or len(onward) < 2:
+            for data in onward:
+                await self._dispatch(data)
+        else:
+            await self._dispatch(line if onward == batch else b"[%b]" % b",".join(onward))
 
-    def _was_cancelled(self, frame: Frame) -> bool:
-        """In the stateless era a request is cancelled by hanging up."""
-        wanted = _params(frame).request_id
-        key = None if isinstance(wanted, UnsetType) else frames.id_key(bytes(wanted))
-        found = self._running.get(key) if key is not None else None
-        if found is None or not found[1]:
-            return False
-        found[0].cancel()
-        return True
+    def _hung_up(self, frame: Frame) -> bool:
+        """Whether a cancellation is done with: in the stateless era the request is hung up, and nothing is sent."""
+        wanted = (frames.members_of(frame.params) or {}).get("requestId")
+        found = None if wanted is None else self._running.get(frames.id_key(bytes(wanted)))
+        if found is None:
+            return self._is_modern
+        if found[1]:
+            found[0].cancel()
+        return found[1]
+
+    async def _dispatch(self, data: bytes) -> None:
+        frame = frames.read(data)
+        if self._interceptor.owns(data):
+            self._group.start_soon(self._own_request, data, frame)
+        elif frame is None or (frame.id is not msgspec.UNSET and frame.method is not msgspec.UNSET):
+            self._group.start_soon(self._request, data, frame)
+        else:
+            with anyio.move_on_after(_PATIENCE):
+                await self._request(data, frame)
+
+    async def _own_request(self, data: bytes, frame: Frame | None) -> None:
+        """Something waits for the answer, but not for ever."""
+        with anyio.move_on_after(_PATIENCE):
+            await self._request(data, frame)
+            if self._link.is_oldest:
+                # It comes on another stream, if it comes.
+                await anyio.sleep(_PATIENCE)
+        await self._deliver(no_answer(data))
 
     async def _request(self, data: bytes, frame: Frame | None) -> None:
-        headers, modern = self._headers(frame)
-        key = frame.key if frame is not None else None
+        key = None if frame is None or isinstance(frame.method, UnsetType) else frame.key
+        said = await self._said(frame)
         with anyio.CancelScope() as scope:
+            running = scope, said is not None
             if key is not None:
-                self._running[key] = scope, modern
+                self._running[key] = running
             try:
-                await self._exchange(data, frame, headers)
-            except (httpx2.HTTPError, sse.TooLong) as error:
-                code = "FRAME_TOO_LARGE" if isinstance(error, sse.TooLong) else "UPSTREAM_UNAVAILABLE"
-                await self._fail(data, f"The server cannot be reached: {type(error).__name__}.", code)
+                await self._link.send(data, frame, said)
+            except Refused as error:
+                await self._refused(data, frame, error)
+            except (Lost, httpx2.HTTPError, sse.TooLong) as error:
+                await self._failed(data, *_told(error))
             finally:
-                if key is not None:
-                    self._running.pop(key, None)
+                if key is not None and self._running.get(key) is running:
+                    del self._running[key]
 
-    async def _exchange(self, data: bytes, frame: Frame | None, headers: list[tuple[str, str]]) -> None:
-        async with self._upstream.post(data, headers, self._endpoint) as response:
-            if self._session is None:
-                self._session = response.headers.get("mcp-session-id")
-            starts = frame is not None and frame.method == "initialize"
-            if starts and response.status_code in (400, 404, 405) and self._endpoint is None:
-                # A server of the oldest kind: answers come on a stream of their own.
-                await response.aread()
-                await self._group.start(self._older)
-                if self._is_older():
-                    return await self._exchange(data, frame, headers)
-            if is_stream(response) and response.is_success:
-                await self._stream(response, headers, frame)
-            elif is_json(response) and (body := await whole(response)):
-                await self._replied(body, headers, frame)
-            elif not response.is_success and frame is not None:
-                told = (
-                    f"The server refused the request: HTTP {response.status_code} {response.reason_phrase}."
+    async def _said(self, frame: Frame | None) -> Headers | None:
+        """The headers of a message of the stateless era."""
+        catalogue = self._interceptor.catalogue
+        said = headers.modern(frame, catalogue.headers)
+        self._is_modern = said is not None or (
+            self._is_modern and (frame is None or frame.method != "initialize")
+        )
+        if said is not None and frame is not None and frame.method == "tools/call" and not catalogue.seen:
+            # The tool may want arguments in headers, and only a list tells.
+            await self._learn(frame)
+            said = headers.modern(frame, catalogue.headers)
+        return said
+
+    async def _learn(self, frame: Frame) -> None:
+        catalogue = self._interceptor.catalogue
+        meta = (frames.members_of(frame.params) or {}).get("_meta", Raw(b"{}"))
+        kept = {
+            name: value for name, value in (frames.members_of(meta) or {}).items() if name != "progressToken"
+        }
+        async with self._learning:
+            cursor: str | None = None
+            for page in range(_MOST_PAGES):
+                if catalogue.complete or (catalogue.seen and not page):
+                    return
+                params: dict[str, Any] = (
+                    {"_meta": kept} if cursor is None else {"cursor": cursor, "_meta": kept}
                 )
-                await self._fail(data, told, "UPSTREAM_UNAVAILABLE")
-            if frame is not None and frame.method == "notifications/initialized" and self._endpoint is None:
-                self._group.start_soon(self._listen)
-        return None
-
-    # -- from the server ------------------------------------------------------------------------------------
-
-    async def _stream(
-        self, response: httpx2.Response, headers: list[tuple[str, str]], frame: Frame | None
-    ) -> None:
-        last: bytes | None = None
-        async for event in _events(response):
-            last = event.id or last
-            if event.data:
-                await self._replied(event.data, headers, frame)
-        answered = frame is None or frame.key is None or not self._interceptor.awaits(frame.key)
-        if last is not None and not answered and self._session is not None:
-            await self._resume(last, headers, frame)
-
-    async def _resume(self, last: bytes, headers: list[tuple[str, str]], frame: Frame | None) -> None:
-        """Take up a stream that broke before the answer came."""
-        for _ in range(_RETRIES):
-            await anyio.sleep(_PAUSE)
-            sent = [
-                *self._standing(),
-                ("accept", "text/event-stream"),
-                ("last-event-id", last.decode("latin-1")),
-            ]
-            with suppress(httpx2.HTTPError):
-                own = self._upstream.headers.items()
-                async with self._upstream.client.stream("GET", self._url, headers=[*sent, *own]) as response:
-                    if not response.is_success or not is_stream(response):
-                        return
-                    async for event in _events(response):
-                        last = event.id or last
-                        if event.data:
-                            await self._replied(event.data, headers, frame)
-            if frame is None or frame.key is None or not self._interceptor.awaits(frame.key):
-                return
-
-    async def _replied(self, data: bytes, headers: list[tuple[str, str]], frame: Frame | None) -> None:
-        if frame is not None and frame.method == "initialize":
-            reply = frames.read(data)
-            if reply is not None and not isinstance(reply.result, UnsetType) and reply.key == frame.key:
-                with suppress(msgspec.MsgspecError):
-                    self._version = msgspec.json.decode(reply.result, type=_Initialized).protocol_version
-        moves = await looked_at(self._interceptor.from_server, data)
-        moves = await self._upstream.settle(self._interceptor, moves, headers, self._endpoint)
-        await self._write(moves.to_client)
-        for onward in moves.to_server:
-            self._group.start_soon(self._request, onward, frames.read(onward))
-
-    async def _listen(self) -> None:
-        """What the server says of its own accord; a server that says nothing refuses, and that is fine."""
-        last: bytes | None = None
-        for _ in range(_RETRIES):
-            sent = [*self._standing(), ("accept", "text/event-stream")]
-            if last is not None:
-                sent.append(("last-event-id", last.decode("latin-1")))
-            with suppress(httpx2.HTTPError):
-                own = self._upstream.headers.items()
-                async with self._upstream.client.stream("GET", self._url, headers=[*sent, *own]) as response:
-                    if not response.is_success or not is_stream(response):
-                        return
-                    async for event in _events(response):
-                        last = event.id or last
-                        if event.data:
-                            await self._replied(event.data, [*_TYPES, *self._standing()], None)
-            await anyio.sleep(_PAUSE)
-
-    async def _older(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """The oldest transport: one stream for all answers; its first event names where messages go."""
-        started = False
-        try:
-            own = self._upstream.headers.items()
-            sent = [("accept", "text/event-stream"), *own]
-            async with self._upstream.client.stream("GET", self._url, headers=sent) as response:
-                if response.is_success and is_stream(response):
-                    async for event in _events(response):
-                        if event.name == b"endpoint" and event.data:
-                            self._endpoint = urljoin(self._url, event.data.decode("utf-8", "replace").strip())
-                            started = True
-                            task_status.started()
-                        elif event.data:
-                            await self._replied(event.data, _TYPES, None)
-        except httpx2.HTTPError:
-            pass
-        if not started:
-            task_status.started()
-        elif answers := self._interceptor.lost("The server ended the connection before it answered."):
-            await self._write(answers)
-
-    def _is_older(self) -> bool:
-        return self._endpoint is not None
-
-    # -- headers --------------------------------------------------------------------------------------------
-
-    def _standing(self) -> list[tuple[str, str]]:
-        """What an older session says with each request."""
-        headers = [] if self._session is None else [("mcp-session-id", self._session)]
-        return headers if self._version is None else [*headers, ("mcp-protocol-version", self._version)]
-
-    def _headers(self, frame: Frame | None) -> tuple[list[tuple[str, str]], bool]:
-        """The headers of a request, and whether it is of the stateless era, which says everything anew."""
-        if frame is None or isinstance(frame.method, UnsetType):
-            return [*_TYPES, *self._standing()], False
-        params = _params(frame)
-        meta = {} if isinstance(params.meta, UnsetType) else params.meta
-        if _VERSION not in meta:
-            return [*_TYPES, *self._standing()], False
-        with suppress(msgspec.MsgspecError):
-            version = msgspec.json.decode(meta[_VERSION], type=str)
-            headers = [*_TYPES, ("mcp-protocol-version", version), ("mcp-method", encoded(frame.method))]
-            name = getattr(params, _NAMED.get(frame.method, ""), UNSET) if frame.method in _NAMED else UNSET
-            if not isinstance(name, UnsetType):
-                headers.append(("mcp-name", encoded(name)))
-            if frame.method == "tools/call" and not isinstance(params.arguments, UnsetType):
-                mirrored = self._interceptor.catalogue.headers(str(params.name))
-                headers += mirror(mirrored, params.arguments)
-            return headers, True
-        return [*_TYPES, *self._standing()], False
+                request = encode(
+                    {
+                        "jsonrpc": "2.0",
+                        "id": f"mcp-envelope-tools-{page}",
+                        "method": "tools/list",
+                        "params": params,
+                    }
+                )
+                said = headers.modern(frames.read(request), catalogue.headers)
+                with anyio.move_on_after(_PATIENCE):
+                    found = await self._upstream.ask(self._upstream.url, said or [], request, follow=True)
+                    reply = None if found is None else frames.read(found[0])
+                if reply is None or isinstance(reply.result, UnsetType):
+                    return
+                catalogue.learn(reply.result)
+                if (cursor := catalogue.cursor(reply.result)) is None:
+                    return
 
     # -- to the client --------------------------------------------------------------------------------------
 
-    async def _fail(self, data: bytes, message: str, code: str) -> None:
-        failure = self._interceptor.failed(data, message, code)
-        if failure is not None:
-            await self._write([failure])
+    async def _deliver(self, data: bytes) -> None:
+        moves = await self._upstream.look(self._seen, data)
+        await self._write(moves.to_client)
+        for onward in moves.to_server:
+            await self._dispatch(onward)
+
+    def _seen(self, data: bytes) -> Moves:
+        """What to make of a text from the server: on stdio it has to be a message, and one line."""
+        if frames.read(data) is None and frames.read_batch(data) is None:
+            _log.warning("mcp-envelope: the server said something that is no message")
+            return Moves([], [])
+        to_client, to_server = self._interceptor.from_server(data)
+        lines = [compact(out) if b"\n" in out or b"\r" in out else out for out in to_client]
+        return Moves(lines, to_server)
+
+    async def _refused(self, data: bytes, frame: Frame | None, error: Refused) -> None:
+        if is_error(error.body) and frame is not None:
+            if isinstance(frame.id, UnsetType) or isinstance(frame.method, UnsetType):
+                return
+            # The refusal may have come before the server knew which request it was.
+            await self._deliver(frames.replaced(error.body, {"id": bytes(frame.id)}))
+            return
+        words = f"The server refused the request: {error}."
+        if error.location:
+            words = f"The server is somewhere else: {error.location.partition('?')[0]}. Use that address."
+        elif error.status == 401:
+            words += " It wants credentials: --bearer-env or --header-env."
+        await self._failed(data, words, _CODES.get(error.status, "UPSTREAM_UNAVAILABLE"))
+
+    async def _failed(self, data: bytes, words: str, code: str) -> None:
+        if self._interceptor.owns(data):
+            return
+        for part in frames.read_batch(data) or [data]:
+            failure = self._interceptor.failed(part, words, code)
+            if failure is not None:
+                await self._write([failure])
+
+    async def _ended(self) -> None:
+        """The one stream of the oldest transport is over, and every answer with it."""
+        await self._write(self._interceptor.lost("The server ended the connection before it answered."))
 
     async def _write(self, out: list[bytes]) -> None:
         if out:
-            await to_thread.run_sync(self._writer.write, out)
+            await to_thread.run_sync(self._writer.write, out, abandon_on_cancel=True)
             if self._writer.broken:
                 self._group.cancel_scope.cancel()
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[sse.Event]:
-    splitter = sse.Splitter(MOST)
-    async for chunk in response.aiter_bytes():
-        for event in splitter.feed(chunk):
-            yield event
+def _read_lines(loop: asyncio.AbstractEventLoop, sending: MemoryObjectSendStream[bytes]) -> None:
+    """In a thread of its own, which nobody waits for: reading cannot be interrupted."""
+    with suppress(OSError, RuntimeError, anyio.BrokenResourceError):
+        for line in lines(sys.stdin.fileno()):
+            asyncio.run_coroutine_threadsafe(sending.send(line), loop).result()
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(sending.close)
 
 
-def _params(frame: Frame) -> _Params:
-    try:
-        raw = b"{}" if isinstance(frame.params, UnsetType) else frame.params
-        return msgspec.json.decode(raw, type=_Params)
-    except (msgspec.MsgspecError, RecursionError):
-        return _Params()
-
-
-def encoded(value: str) -> str:
-    """A text as a header can carry it."""
-    if _SAFE.fullmatch(value) and not (value.startswith("=?base64?") and value.endswith("?=")):
-        return value
-    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
-
-
-def mirror(named: dict[tuple[str, ...], str], arguments: dict[str, Any]) -> list[tuple[str, str]]:
-    """Arguments that the tool's schema wants to see in headers, too."""
-    headers: list[tuple[str, str]] = []
-    for path, token in named.items():
-        value: Any = arguments
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else None
-        if isinstance(value, bool):
-            headers.append((f"mcp-param-{token}", "true" if value else "false"))
-        elif isinstance(value, str | int | float):
-            headers.append((f"mcp-param-{token}", encoded(str(value))))
-    return headers
+def _told(error: Exception) -> tuple[str, str]:
+    if isinstance(error, sse.TooLong):
+        return "The server's reply is larger than is taken.", "FRAME_TOO_LARGE"
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return "The server cannot be reached.", "UPSTREAM_UNAVAILABLE"
+    return "The server broke off before it answered.", "UPSTREAM_DIED"

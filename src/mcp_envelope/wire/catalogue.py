@@ -6,6 +6,7 @@ by the tool's name. A server that lists `envelope_read` itself has an envelope a
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +15,9 @@ from msgspec import Raw
 from ..dialects.notice import READ_TOOL
 from ..front import Front, Published
 from ..jsontree import Buffer, encode
-from .frames import ListResult, replaced
+from ..policy.table import BUDGET_ARGUMENT
+from ..schema import Schema
+from .frames import ListResult, members_of, replaced
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -31,6 +34,8 @@ class _Entry(msgspec.Struct):
     outputSchema: Any = None  # noqa: N815
 
 
+_log = logging.getLogger("mcp_envelope")
+
 _ENTRY: Final = msgspec.json.Decoder(_Entry)
 _LIST: Final = msgspec.json.Decoder(ListResult)
 _DEEPEST: Final = 16
@@ -41,7 +46,8 @@ class Catalogue:
     def __init__(self, front: Front) -> None:
         self._front = front
         self.tools: dict[str, Listed] = {}
-        # Whether every page of a list was seen.
+        # Whether a page of a list was seen, and whether every page was.
+        self.seen = False
         self.complete = False
         # Whether the server has an envelope of its own.
         self.enveloped = False
@@ -53,13 +59,23 @@ class Catalogue:
         found = self.tools.get(name)
         return NOTHING if found is None and self.complete else found
 
-    def learn(self, result: Raw) -> bytes | None:
-        """A page of a list as clients should see it; None if it should stay as it is."""
+    def uncertain(self) -> Listed:
+        """What to hold a result to whose tool is not known: it stays whole, unless no tool promises anything."""
+        if self.complete and not any(each.published.schema is not None for each in list(self.tools.values())):
+            return NOTHING
+        return Listed(Published(schema=Schema.of(False)), False)
+
+    def learn(self, result: Raw, first: bool = True) -> bytes | None:
+        """A page of a list as clients should see it; None if it should stay as it is.
+
+        Our own tool goes to the end of the first page: there is exactly one of it, whatever cursors mean.
+        """
         try:
             page = _LIST.decode(result)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         entries = [self._entry(raw) for raw in page.tools]
+        self.seen = True
         if any(entry is not None and entry.name == READ_TOOL for entry in entries):
             self.enveloped = True
         if self.enveloped:
@@ -71,6 +87,7 @@ class Catalogue:
         ]
         if not page.next_cursor:
             self.complete = True
+        if first:
             tools.append(encode(self._front.read_tool()))
         return replaced(result, {"tools": b"[%b]" % b",".join(tools)})
 
@@ -81,32 +98,49 @@ class Catalogue:
     def cursor(self, result: Raw) -> str | None:
         """The cursor of the next page, if there is one."""
         try:
-            return _LIST.decode(result).next_cursor or None
-        except (msgspec.MsgspecError, RecursionError):
+            cursor = _LIST.decode(result).next_cursor
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
+        return cursor if isinstance(cursor, str) else None
 
     def _entry(self, raw: Raw) -> _Entry | None:
         try:
             return _ENTRY.decode(raw)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
     def _rewritten(self, raw: Raw, entry: _Entry) -> Buffer:
+        try:
+            return self._told(raw, entry)
+        except Exception:
+            # One tool with a schema that nobody can follow must not take the others with it.
+            _log.exception("mcp-envelope: the tool %.200r is listed as it is", entry.name)
+            self.tools[entry.name] = NOTHING
+            return raw
+
+    def _told(self, raw: Raw, entry: _Entry) -> Buffer:
         schema = entry.outputSchema if isinstance(entry.outputSchema, dict) else None
         published = self._front.publish(entry.name, schema)
         adds = self._front.adds_budget(entry.inputSchema)
         if mirrored := _mirrored(entry.inputSchema):
             self._mirrored[entry.name] = mirrored
-        self.tools[entry.name] = Listed(published, adds)
         shown = self._front.listed({"inputSchema": entry.inputSchema, "outputSchema": schema}, published)
         changes: dict[str, bytes | None] = {}
         if adds:
-            changes["inputSchema"] = encode(shown["inputSchema"])
-        if entry.outputSchema is not None or shown.get("outputSchema") is not None:
-            told = shown.get("outputSchema")
-            if told != entry.outputSchema:
-                changes["outputSchema"] = None if told is None else encode(told)
+            changes["inputSchema"] = _with_budget(raw, shown["inputSchema"])
+        told = shown.get("outputSchema")
+        if told != schema:
+            changes["outputSchema"] = None if told is None else encode(told)
+        self.tools[entry.name] = Listed(published, adds)
         return replaced(raw, changes) if changes else raw
+
+
+def _with_budget(raw: Raw, shown: dict[str, Any]) -> bytes:
+    """The input schema with one more property; the others keep their bytes."""
+    own = encode(shown["properties"][BUDGET_ARGUMENT])
+    schema = (members_of(raw) or {})["inputSchema"]
+    properties = (members_of(schema) or {}).get("properties", Raw(b"{}"))
+    return replaced(schema, {"properties": replaced(properties, {BUDGET_ARGUMENT: own})})
 
 
 def _mirrored(schema: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:

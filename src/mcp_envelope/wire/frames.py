@@ -62,31 +62,48 @@ class ToolResult(
 
 
 class CallParams(msgspec.Struct, rename={"meta": "_meta"}):
-    name: str
-    arguments: dict[str, Raw] | UnsetType = UNSET
+    """The outline of what `tools/call` asks for, whatever it is: a mistake is the server's to judge."""
+
+    name: Any = ""
+    arguments: Raw | UnsetType = UNSET
     meta: Raw | UnsetType = UNSET
 
 
 class ListResult(msgspec.Struct, rename={"next_cursor": "nextCursor"}):
     tools: list[Raw]
-    next_cursor: str | UnsetType | None = UNSET
+    next_cursor: Any = None
+
+
+class _Loose(msgspec.Struct):
+    """The same for what says `method` and means something else."""
+
+    id: Raw | UnsetType = UNSET
+    method: Raw | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
 
 
 _READ: Final = msgspec.json.Decoder(_Outline)
+_READ_LOOSELY: Final = msgspec.json.Decoder(_Loose)
+_CALL: Final = msgspec.json.Decoder(CallParams)
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw])
 _BATCH: Final = msgspec.json.Decoder(list[Raw])
 _TOKEN: Final = re.compile(STRING + rb"|[{}\[\],:]")
 
 
-def id_key(raw: bytes) -> Id | None:
+def id_key(raw: bytes) -> Id:
+    """An id as a key: equal for equal values, however they are spelled, and whatever they are."""
     try:
         value = msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
-        return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    return (
-        ("s", value) if isinstance(value, str) else ("n", float(value) if value != int(value) else int(value))
-    )
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        # Half a surrogate pair, a number beyond measure: they can only be told by their spelling.
+        return "r", raw.lower()
+    if isinstance(value, str):
+        return "s", value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "r", raw
+    return "n", int(value) if value == int(value) else value
 
 
 def read(data: bytes) -> Frame | None:
@@ -96,14 +113,29 @@ def read(data: bytes) -> Frame | None:
     except RecursionError:
         return _read_slowly(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        try:
-            data, count = mend_surrogates(data)
-            if not count:
-                return None
-            outline = _READ.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return None
+        return _read_loosely(data)
     return Frame(outline.id, outline.method, outline.params, outline.result, outline.error, data)
+
+
+def _read_loosely(data: bytes) -> Frame | None:
+    """What is wrong may be half a surrogate pair, or a method that is no text: neither hides the rest."""
+    if data.lstrip(WHITESPACE)[:1] != b"{":
+        return None
+    if b"\\u" in data:
+        data, _ = mend_surrogates(data)
+    try:
+        outline = _READ_LOOSELY.decode(data)
+    except RecursionError:
+        return _read_slowly(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    method: str | UnsetType = UNSET
+    if not isinstance(outline.method, UnsetType):
+        try:
+            method = msgspec.json.decode(outline.method, type=str)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            method = UNSET
+    return Frame(outline.id, method, outline.params, outline.result, outline.error, data)
 
 
 def read_batch(data: bytes) -> list[bytes] | None:
@@ -118,9 +150,9 @@ def read_batch(data: bytes) -> list[bytes] | None:
 
 def _read_slowly(data: bytes) -> Frame | None:
     """The outline by counting brackets: no stack to exhaust. What is inside is not checked."""
-    members: dict[bytes, bytes] = {}
+    members: dict[str, bytes] = {}
     depth = 0
-    key = b""
+    key: str | None = None
     start = -1
     for token in _TOKEN.finditer(data):
         mark = token[0]
@@ -128,35 +160,61 @@ def _read_slowly(data: bytes) -> Frame | None:
             depth += 1
         elif mark in (b"}", b"]"):
             depth -= 1
-            if depth == 0 and start >= 0:
+        if depth == 0 or (depth == 1 and mark == b","):
+            if key is not None and start >= 0:
                 members[key] = data[start : token.start()].strip(WHITESPACE)
+            key, start = None, -1
+            if depth == 0:
                 break
-        elif depth == 1 and mark == b",":
-            members[key] = data[start : token.start()].strip(WHITESPACE)
-            start = -1
         elif depth == 1 and mark == b":" and start < 0:
             start = token.end()
         elif depth == 1 and start < 0 and mark[:1] == b'"':
-            key = mark[1:-1]
-    if depth or not members:
+            key = _text(mark)
+    if depth or not data.lstrip(WHITESPACE).startswith(b"{"):
         return None
     frame = Frame(data=data)
     for name in ("id", "params", "result", "error"):
-        if name.encode() in members:
-            setattr(frame, name, Raw(members[name.encode()]))
-    if b"method" in members:
-        try:
-            frame.method = msgspec.json.decode(members[b"method"], type=str)
-        except msgspec.MsgspecError:
-            return None
+        if members.get(name):
+            setattr(frame, name, Raw(members[name]))
+    if members.get("method", b"")[:1] == b'"':
+        frame.method = _text(members["method"]) or UNSET
     return frame
+
+
+def _text(string: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(mend_surrogates(string)[0], type=str)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def call_params(params: Raw | UnsetType) -> CallParams:
+    try:
+        return CallParams() if isinstance(params, UnsetType) else _CALL.decode(params)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return CallParams()
+
+
+def members_of(raw: Raw | UnsetType) -> dict[str, Raw] | None:
+    """The members of an object; None for whatever else it is."""
+    try:
+        return None if isinstance(raw, UnsetType) else _MEMBERS.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def text_of(raw: Buffer) -> str | None:
+    """What a JSON string says; None for whatever else it is."""
+    return _text(bytes(raw)) if bytes(memoryview(raw)[:1]) == b'"' else None
 
 
 def replaced(data: Buffer, changes: Mapping[str, bytes | None]) -> bytes:
     """An object with some of its members changed, added or (None) taken away; the others keep their bytes."""
     left = dict(changes)
     parts: list[bytes] = []
-    for member in Node(bytes(data).strip(WHITESPACE)).members():
+    # What msgspec gives has no space around it, and need not be copied.
+    whole = data if isinstance(data, Raw) else data.strip(WHITESPACE)
+    for member in Node(whole).members():
         if member.key in left:
             value = left.pop(member.key)
             if value is not None:

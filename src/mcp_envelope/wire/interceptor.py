@@ -4,15 +4,15 @@ Strategy: the outline of each frame tells whether it concerns us. Lists of tools
 sealed, `envelope_read` is answered here; whatever else passes is forwarded as the very bytes that came, malformed
 frames and unknown methods included. Requests are remembered by their ids until they are answered. What has to
 wait for something (a result whose schema nobody asked for yet) waits for a list that the proxy asks for itself.
+A mistake of ours is never a reason to lose a frame: it goes on as it is, and the log says so.
 """
 
 from __future__ import annotations
 
-import os
-import threading
+import logging
 import time
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -23,25 +23,23 @@ from ..dialects.notice import READ_TOOL
 from ..front import Call, Front
 from ..jsontree import encode
 from ..outcome import Failure
-from ..payload import read_result
 from ..policy.table import BUDGET_ARGUMENT
-from ..sealed import Sealed
-from . import frames
-from .catalogue import Catalogue, Listed
-from .frames import CallParams, Frame, Id, ToolResult
-from .results import cut_error, result_of, with_result
+from . import frames, results
+from .asking import Asking, Moves, Waiting
+from .catalogue import NOTHING, Catalogue
+from .frames import Frame, Id
+from .requests import Pending, Requests
+
+_log = logging.getLogger("mcp_envelope")
 
 _META: Final = "io.modelcontextprotocol/"
+# What a request of the stateless era says of its sender.
+_SENDER: Final = (f"{_META}protocolVersion", f"{_META}clientInfo", f"{_META}clientCapabilities")
 _OURS: Final = "envelope://"
-_CALL: Final = msgspec.json.Decoder(CallParams)
-_RESULT: Final = msgspec.json.Decoder(ToolResult)
-
-
-class Moves(NamedTuple):
-    """What is to be sent on, in order."""
-
-    to_client: list[bytes]
-    to_server: list[bytes]
+_CHANGED: Final = "notifications/tools/list_changed"
+# A notification of that name is not longer.
+_SHORT: Final = 4096
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _Info(msgspec.Struct):
@@ -53,364 +51,363 @@ class _Initialize(msgspec.Struct, rename="camel"):
     client_info: _Info | None = None
 
 
-class _Meta(msgspec.Struct, rename={"info": f"{_META}clientInfo", "version": f"{_META}protocolVersion"}):
-    info: _Info | UnsetType = UNSET
-    version: str | UnsetType = UNSET
-
-
-class _WithMeta(msgspec.Struct, rename={"meta": "_meta"}):
-    meta: Raw | UnsetType = UNSET
-
-
-class _Cancelled(msgspec.Struct, rename="camel"):
-    request_id: Raw | UnsetType = UNSET
-
-
-class _Read(msgspec.Struct):
-    uri: str = ""
-
-
-class _Pending(NamedTuple):
-    """A request of the client that concerns us."""
-
-    method: str
-    identifier: bytes
-    call: Call | None = None
-    meta: bytes | None = None
-
-
 class Interceptor:
     """One conversation. `catalogue` may be shared by conversations with the same server.
 
-    One that `adopts` also seals what looks like a tool's result when it does not know the request.
+    One that `adopts` also seals what looks like a tool's result when it does not know the request: another
+    conversation of the same `owner` may have sent it. `requests` may be shared by conversations whose answers can
+    come on one another's streams.
     """
 
     def __init__(
-        self, front: Front, catalogue: Catalogue | None = None, *, observe: bool = False, adopts: bool = False
+        self,
+        front: Front,
+        catalogue: Catalogue | None = None,
+        *,
+        observe: bool = False,
+        adopts: bool = False,
+        owner: str | None = None,
+        requests: Requests | None = None,
     ) -> None:
         self._adopts = adopts
         self._front = front
         self.catalogue = catalogue or Catalogue(front)
         self._observe = observe
         self.client: Client = UNKNOWN
-        self._pending: dict[Id, _Pending] = {}
-        self._lock = threading.Lock()
-        self._waiting: list[Callable[[], Moves]] = []
-        self._own = f"mcp-envelope-{os.urandom(6).hex()}"
-        self._asked = 0
-        self._own_meta: bytes | None = None
+        self._owner = owner
+        self._requests = Requests() if requests is None else requests
+        self._asking = Asking(self.catalogue)
 
     # -- from the client ------------------------------------------------------------------------------------
 
     def from_client(self, data: bytes, owner: str | None = None) -> Moves:
         batch = frames.read_batch(data)
-        if batch is not None:
-            return _joined(batch, data, [self.from_client(part, owner) for part in batch])
-        frame = frames.read(data)
-        if frame is None or isinstance(frame.method, UnsetType):
-            return Moves([], [data])
-        match frame.method:
-            case "tools/call":
+        if batch is None:
+            return self._of_client(data, owner)
+        return _joined(batch, data, [self._of_client(part, owner) for part in batch])
+
+    def _of_client(self, data: bytes, owner: str | None) -> Moves:
+        try:
+            frame = frames.read(data)
+            if frame is None or isinstance(frame.method, UnsetType):
+                return Moves([], [data])
+            if frame.method == "tools/call":
                 return self._called(frame, data, owner)
-            case "tools/list" | "initialize":
-                if (key := frame.key) is not None:
-                    self._pending[key] = _Pending(frame.method, bytes(_raw(frame.id)))
-                if frame.method == "initialize":
-                    self._meet(frame)
-            case "resources/read":
-                return self._read_resource(frame, data, owner)
-            case "notifications/cancelled":
-                self._cancelled(frame)
+            if frame.method == "resources/read" and (answer := self._resource(frame, owner)) is not None:
+                return Moves([answer], [])
+            if frame.method == "notifications/cancelled":
+                return self._cancelled(frame, data)
+            if frame.method == "initialize":
+                self._meet(frame)
+            if (key := frame.key) is not None:
+                self._requests.add(key, self._pending(frame))
+        except Exception:
+            _log.exception("mcp-envelope: a request passes as it is")
         return Moves([], [data])
+
+    def _pending(self, frame: Frame) -> Pending:
+        """What to remember of a request."""
+        assert isinstance(frame.method, str)
+        pending = Pending(frame.method, _spelled(frame))
+        if frame.method == "tools/list":
+            cursor = (frames.members_of(frame.params) or {}).get("cursor", b"null")
+            pending.first = bytes(cursor) == b"null"
+        elif frame.method in ("tasks/result", "tasks/get"):
+            # The result of a call that became a task.
+            said = (frames.members_of(frame.params) or {}).get("taskId", b"null")
+            begun = self._requests.of_task(frames.text_of(said) or "")
+            if begun is not None:
+                pending.call, pending.meta, pending.modern = begun.call, begun.meta, begun.modern
+            elif self._adopts:
+                pending.call = self._unknown_call()
+        return pending
 
     def _meet(self, frame: Frame) -> None:
         try:
             info = msgspec.json.decode(_raw(frame.params), type=_Initialize).client_info
-        except (msgspec.MsgspecError, RecursionError):
+        except _UNREADABLE:
             return
         if info is not None:
             self.client = known_client(info.name, info.version)
 
-    def _cancelled(self, frame: Frame) -> None:
-        try:
-            cancelled = msgspec.json.decode(_raw(frame.params), type=_Cancelled).request_id
-        except (msgspec.MsgspecError, RecursionError):
-            return
-        if not isinstance(cancelled, UnsetType) and (key := frames.id_key(bytes(cancelled))) is not None:
-            self._pending.pop(key, None)
+    def _cancelled(self, frame: Frame, data: bytes) -> Moves:
+        cancelled = (frames.members_of(frame.params) or {}).get("requestId")
+        if cancelled is not None:
+            key = frames.id_key(bytes(cancelled))
+            if self._asking.forget(key):
+                # The server has never heard of it.
+                return Moves([], [])
+            self._requests.cancel(key)
+        return Moves([], [data])
 
-    def _called(self, frame: Frame, data: bytes, owner: str | None) -> Moves:
+    def _called(self, frame: Frame, data: bytes, owner: str | None, asked: bool = False) -> Moves:
+        """A call. `asked` tells that there is no use in asking for a list."""
         key = frame.key
-        try:
-            params = _CALL.decode(_raw(frame.params))
-        except (msgspec.MsgspecError, RecursionError):
+        if key is None:
             return Moves([], [data])
-        if key is None or self.catalogue.enveloped:
-            return Moves([], [data])
-        meta = _read_meta(params.meta)
-        client = self.client
-        if not isinstance(meta.info, UnsetType):
-            client = known_client(meta.info.name, meta.info.version)
-        arguments = {} if isinstance(params.arguments, UnsetType) else params.arguments
-        modern = not isinstance(meta.version, UnsetType)
-        if params.name == READ_TOOL and not self._observe:
-            return Moves([self._read_on(frame, arguments, client, owner, modern)], [])
+        params = frames.call_params(frame.params)
+        tool = params.name if isinstance(params.name, str) else ""
+        meta = frames.members_of(params.meta) or {}
+        sender = _sender(meta)
+        modern = _SENDER[0] in meta
+        client = _client(meta) or self.client
+        waits = Waiting(partial(self._called, frame, data, owner, True), key, _spelled(frame))
+        arguments: dict[str, Raw] = frames.members_of(params.arguments) or {}
+        ours = not self._observe and not self.catalogue.enveloped
+        if tool == READ_TOOL and ours:
+            answer = self._read_on(frame, arguments, client, owner, modern, asked)
+            return self._asking.wait(waits, sender) if answer is None else Moves([answer], [])
         requested: object = None
-        if BUDGET_ARGUMENT in arguments and not self._observe:
-            listed = self.catalogue.find(params.name)
-            if listed is None:
-                return self._after_list(meta_of(params), lambda: self._called(frame, data, owner))
-            if listed.adds_budget:
-                requested = msgspec.json.decode(arguments.pop(BUDGET_ARGUMENT))
+        if BUDGET_ARGUMENT in arguments and ours:
+            listed = self.catalogue.find(tool)
+            if listed is None and not asked:
+                return self._asking.wait(waits, sender)
+            if listed is not None and listed.adds_budget:
+                requested = _value(arguments.pop(BUDGET_ARGUMENT))
                 changed = frames.replaced(_raw(frame.params), {"arguments": encode(arguments)})
                 data = frames.replaced(frame.data, {"params": changed})
-        call = Call(
-            tool=params.name,
-            policy=self._front.policy(params.name, requested, client),
-            client=client,
-            owner=owner,
-            request_id=None if isinstance(frame.id, UnsetType) else bytes(frame.id).decode().strip('"')[:200],
-            started=time.perf_counter(),
-        )
-        self._pending[key] = _Pending("tools/call", bytes(_raw(frame.id)), call, meta_of(params))
+        pending = Pending("tools/call", _spelled(frame), None, sender, modern)
+        if not self.catalogue.enveloped:
+            pending.call = Call(
+                tool=tool,
+                policy=self._front.policy(tool, requested, client),
+                client=client,
+                owner=owner,
+                request_id=pending.identifier.decode("utf-8", "replace").strip('"')[:200],
+                started=time.perf_counter(),
+            )
+        self._requests.add(key, pending)
         return Moves([], [data])
 
     def _read_on(
-        self, frame: Frame, arguments: dict[str, Raw], client: Client, owner: str | None, modern: bool
-    ) -> bytes:
-        """`envelope_read`: answered here, never upstream."""
-        given = {name: msgspec.json.decode(value) for name, value in arguments.items()}
+        self,
+        frame: Frame,
+        arguments: dict[str, Raw],
+        client: Client,
+        owner: str | None,
+        modern: bool,
+        asked: bool,
+    ) -> bytes | None:
+        """`envelope_read`: answered here, never upstream. None if the server may have one of its own."""
+        given = {name: _value(value) for name, value in arguments.items()}
         policy = self._front.policy(READ_TOOL, None, client)
         call = Call(tool=READ_TOOL, policy=policy, client=client, owner=owner)
-        result = self._front.read(given, call).to_json()
-        if modern:
-            result = b'%b,"resultType":"complete"}' % result[:-1]
-        assert not isinstance(frame.id, UnsetType)
-        return frames.response(frame.id, result)
+        sealed = self._front.read(given, call)
+        unknown = sealed.problem is not None and sealed.problem.code == "HANDLE_UNKNOWN"
+        if unknown and not asked and not self.catalogue.seen:
+            return None
+        return frames.response(_raw(frame.id), _of_era(sealed.to_json(), modern))
 
-    def _read_resource(self, frame: Frame, data: bytes, owner: str | None) -> Moves:
-        try:
-            uri = msgspec.json.decode(_raw(frame.params), type=_Read).uri
-        except (msgspec.MsgspecError, RecursionError):
-            uri = ""
-        if not uri.startswith(_OURS) or isinstance(frame.id, UnsetType) or self.catalogue.enveloped:
-            return Moves([], [data])
+    def _resource(self, frame: Frame, owner: str | None) -> bytes | None:
+        """A stored result that is read as a resource; None if it is not ours."""
+        params = frames.members_of(frame.params) or {}
+        uri = frames.text_of(params["uri"]) if "uri" in params else None
+        if uri is None or not uri.startswith(_OURS) or isinstance(frame.id, UnsetType):
+            return None
+        if self._observe or self.catalogue.enveloped:
+            return None
         from ..vault.resources import resource
 
+        modern = _SENDER[0] in (frames.members_of(params.get("_meta", UNSET)) or {})
         try:
-            result = resource(self._front.vault, uri, owner)
+            return frames.response(frame.id, _of_era(resource(self._front.vault, uri, owner), modern))
         except Failure as failure:
             problem = failure.problem
-            return Moves(
-                [frames.failure(frame.id, -32602, f"{problem.code}: {problem.message} {problem.hint}")], []
-            )
-        return Moves([frames.response(frame.id, result)], [])
+            return frames.failure(frame.id, -32602, f"{problem.code}: {problem.message} {problem.hint}")
 
     # -- from the server ------------------------------------------------------------------------------------
 
     def from_server(self, data: bytes) -> Moves:
         batch = frames.read_batch(data)
-        if batch is not None:
-            moves = [self.from_server(part) for part in batch]
-            forth, back = _joined(batch, data, [Moves(there, here) for here, there in moves])
-            return Moves(back, forth)
-        if not self._pending and not self._waiting and not self._adopts:
+        if batch is None:
+            return self._of_server(data)
+        moves = [self._of_server(part) for part in batch]
+        forth, back = _joined(batch, data, [Moves(there, here) for here, there in moves])
+        return Moves(back, forth)
+
+    def _of_server(self, data: bytes) -> Moves:
+        nobody_waits = not self._requests and not self._asking and not self._adopts
+        if nobody_waits and len(data) > _SHORT:
             return Moves([data], [])
-        frame = frames.read(data)
-        if frame is None or not frame.is_response:
-            return Moves([data], [])
-        key = frame.key
-        if key is not None and key[0] == "s" and str(key[1]).startswith(self._own):
-            return self._own_list(frame)
-        pending = self._pending.pop(key, None) if key is not None else None
-        if pending is None and self._adopts and _looks_like_result(frame):
-            call = Call(tool="", policy=self._front.policy("", None, self.client), client=self.client)
-            pending = _Pending("tools/call", b"", call)
-        if pending is None:
-            return Moves([data], [])
-        if pending.method == "tools/list":
-            return Moves([self._listed(frame, data)], [])
-        if pending.method == "tools/call" and pending.call is not None:
-            return self._answered(frame, data, pending)
+        try:
+            frame = frames.read(data)
+            if frame is None:
+                return Moves([data], [])
+            if frame.method == _CHANGED:
+                # What was learned stays true for those who were told so, until they ask again.
+                self.catalogue.complete = False
+            if not frame.is_response or (key := frame.key) is None:
+                return Moves([data], [])
+            if self._asking.owns(key):
+                return self._asking.answered(frame)
+            pending = self._requests.take(key)
+            if pending is None and self._adopts and _looks_like_result(frame):
+                pending = Pending("tools/call", b"", self._unknown_call())
+            if pending is not None and pending.method == "tools/list":
+                return Moves([self._listed(frame, data, pending)], [])
+            if pending is not None and pending.call is not None:
+                return self._answered(frame, data, pending)
+        except Exception:
+            _log.exception("mcp-envelope: an answer passes as it is")
         return Moves([data], [])
 
-    def _listed(self, frame: Frame, data: bytes) -> bytes:
+    def _unknown_call(self) -> Call:
+        policy = self._front.policy("", None, self.client)
+        return Call(tool="", policy=policy, client=self.client, owner=self._owner)
+
+    def _listed(self, frame: Frame, data: bytes, pending: Pending) -> bytes:
         if isinstance(frame.result, UnsetType):
             return data
-        shown = self.catalogue.learn(frame.result)
-        return data if shown is None or self._observe else with_result(frame, shown)
+        shown = self.catalogue.learn(frame.result, pending.first)
+        return data if shown is None or self._observe else results.with_result(frame, shown)
 
-    def _answered(self, frame: Frame, data: bytes, pending: _Pending) -> Moves:
+    def _answered(self, frame: Frame, data: bytes, pending: Pending, asked: bool = False) -> Moves:
+        """The answer to a call. `asked` tells that there is no use in asking for a list."""
         call = pending.call
         assert call is not None
         if not isinstance(frame.error, UnsetType):
-            return Moves([data if self._observe else cut_error(frame, data, call, self._front)], [])
-        if isinstance(frame.result, UnsetType) or self.catalogue.enveloped:
+            return Moves([data if self._observe else results.cut_error(frame, data, call, self._front)], [])
+        raw = _inside(frame, pending)
+        if isinstance(raw, UnsetType) or self.catalogue.enveloped:
             return Moves([data], [])
-        try:
-            result = _RESULT.decode(frame.result)
-        except (msgspec.MsgspecError, RecursionError):
-            result = result_of(frame.result)
-        if result.result_type not in (UNSET, "complete") or (
-            result.content is UNSET and result.structuredContent is UNSET
-        ):
-            # Input that is asked for, a task: not a result yet.
+        answer = results.read_answer(raw)
+        if answer is None:
+            if (task := results.task_of(raw)) is not None:
+                self._requests.began(task, pending)
             return Moves([data], [])
-        content = [] if isinstance(result.content, UnsetType) else result.content
-        structured = None if isinstance(result.structuredContent, UnsetType) else result.structuredContent
         listed = self.catalogue.find(call.tool)
-        is_error = result.is_error is True
-        size = max(sum(map(len, content)) + len(content) + 1, len(structured or b""))
-        if listed is None and structured is not None and not is_error and not self._is_small(call, size):
-            return self._after_list(pending.meta, lambda: self._answered(frame, data, pending))
-        call = _knowing(call, listed)
-        if self._front.fits(call, content, structured, size, is_error):
+        typed = answer.structured is not None and not answer.is_error
+        if listed is None and typed and call.tool and not asked and not self._observe:
+            then = partial(self._safely, frame, data, pending)
+            return self._asking.wait(Waiting(then), pending.meta)
+        if typed and (listed is None or not call.tool) and call.is_native:
+            # Clients may hold the result to a schema that we could not learn.
+            listed = self.catalogue.uncertain()
+        call = msgspec.structs.replace(call, published=(listed or NOTHING).published)
+        call = results.sharing(call, answer)
+        if self._front.fits(call, answer.content, answer.structured, answer.size, answer.is_error):
             return Moves([data], [])
-        payload = read_result(
-            [bytes(block) for block in content], None if structured is None else bytes(structured)
-        )
+        mended = results.sendable(frame)
+        if mended is not frame:
+            return self._answered(mended, data, pending, asked)
+        payload = results.payload_for(answer, call)
+        is_error = answer.is_error or None
         if self._observe:
-            self._front.seal(payload, call, is_error=is_error or None, vault=None)
+            self._front.seal(payload, call, is_error=is_error, vault=None)
             return Moves([data], [])
-        sealed = self._front.seal(payload, call, is_error=is_error or None)
-        if sealed.untouched and not (call.published.wrap and structured is not None):
+        sealed = self._front.seal(payload, call, is_error=is_error)
+        if sealed.untouched and not (call.published.wrap and typed) and results.is_within(call, answer):
             return Moves([data], [])
-        return Moves([with_result(frame, self._sealed(sealed, frame, result))], [])
+        result = results.with_lanes(sealed, answer)
+        if pending.method == "tasks/get":
+            result = frames.replaced(_raw(frame.result), {"result": result})
+        return Moves([results.with_result(frame, result)], [])
 
-    def _is_small(self, call: Call, size: int) -> bool:
-        budget = call.policy.budget
-        return call.is_native and (budget is None or size <= budget.limit)
+    def _safely(self, frame: Frame, data: bytes, pending: Pending) -> Moves:
+        try:
+            return self._answered(frame, data, pending, True)
+        except Exception:
+            _log.exception("mcp-envelope: an answer passes as it is")
+            return Moves([data], [])
 
-    def _sealed(self, sealed: Sealed, frame: Frame, result: ToolResult) -> bytes:
-        """The server's result with its lanes replaced; whatever else it says stays."""
-        made = msgspec.json.decode(sealed.to_json(), type=ToolResult)
-        changes: dict[str, bytes | None] = {
-            "content": sealed.content,
-            "structuredContent": None
-            if isinstance(made.structuredContent, UnsetType)
-            else bytes(made.structuredContent),
-        }
-        if sealed.is_error != (result.is_error is True):
-            changes["isError"] = b"true" if sealed.is_error else b"false"
-        if sealed.meta:
-            own = encode(sealed.meta)
-            if isinstance(result.meta, UnsetType) or bytes(result.meta)[:1] != b"{":
-                changes["_meta"] = own
-            else:
-                changes["_meta"] = frames.replaced(
-                    result.meta, {key: encode(value) for key, value in sealed.meta.items()}
-                )
-        return frames.replaced(_raw(frame.result), changes)
+    # -- what whoever drives it wants to know ---------------------------------------------------------------
 
-    # -- lists that the proxy asks for itself ---------------------------------------------------------------
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits for a list that nothing more should be taken from the client for now."""
+        return self._asking.is_crowded
 
-    def _after_list(self, meta: bytes | None, then: Callable[[], Moves]) -> Moves:
-        """Do something once the tools are known; the list is asked for if nobody asked yet."""
-        with self._lock:
-            self._waiting.append(then)
-            if len(self._waiting) > 1:
-                return Moves([], [])
-            self._own_meta = meta
-            return Moves([], [self._list_request(None)])
-
-    def _list_request(self, cursor: str | None) -> bytes:
-        self._asked += 1
-        params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
-        if self._own_meta is not None:
-            # The stateless era says with each request who asks; the call that waits has said so.
-            params["_meta"] = Raw(self._own_meta)
-        message: dict[str, Any] = {
-            "jsonrpc": "2.0",
-            "id": f"{self._own}-{self._asked}",
-            "method": "tools/list",
-        }
-        return encode({**message, "params": params} if params else message)
-
-    def _own_list(self, frame: Frame) -> Moves:
-        cursor: str | None = None
-        if not isinstance(frame.result, UnsetType):
-            self.catalogue.learn(frame.result)
-            cursor = self.catalogue.cursor(frame.result)
-        if cursor is not None and self._asked < 1000:
-            return Moves([], [self._list_request(cursor)])
-        # Whatever came of it, nobody waits any longer.
-        self.catalogue.complete = True
-        with self._lock:
-            waiting, self._waiting = self._waiting, []
-        moves = [then() for then in waiting]
-        return Moves(
-            [each for move in moves for each in move.to_client],
-            [each for move in moves for each in move.to_server],
-        )
-
-    # -- the end --------------------------------------------------------------------------------------------
+    @property
+    def holds_requests(self) -> bool:
+        """Whether something that the client sent was not sent on yet."""
+        return self._asking.holds_requests
 
     def owns(self, frame: bytes) -> bool:
         """Whether a frame is a request of our own."""
-        return self._own.encode() in frame[:200]
+        return self._asking.is_request(frame)
 
     def awaits(self, key: Id) -> bool:
-        """Whether a request that concerns us is not answered yet."""
-        return key in self._pending
+        """Whether a request is not answered yet."""
+        return key in self._requests
+
+    # -- the end --------------------------------------------------------------------------------------------
 
     def failed(self, data: bytes, message: str, code: str) -> bytes | None:
         """The answer to a request that could not be passed on; None for what needs no answer."""
         frame = frames.read(data)
         if frame is None or isinstance(frame.id, UnsetType) or isinstance(frame.method, UnsetType):
             return None
-        pending = self._pending.pop(frame.key, None) if frame.key is not None else None
-        if pending is None or pending.call is None:
-            return frames.failure(frame.id, -32603, message)
-        hint = "Do not retry at once. Tell the user that the server is down."
-        sealed = self._front.seal(Failure(code, message, hint), pending.call)
-        return frames.response(frame.id, sealed.to_json())
+        pending = self._requests.take(frame.key) if frame.key is not None else None
+        return self._failure(pending or Pending("", bytes(frame.id)), Failure(code, message))
 
     def lost(self, message: str, code: str = "UPSTREAM_DIED") -> list[bytes]:
-        """The server is gone: every call that still waits gets a coded failure."""
+        """The server is gone: every request that still waits gets an answer, calls a coded one."""
+        unsent = self._asking.given_up()
+        answers = self._asking.finish().to_client
+        if self._observe:
+            return answers
         failure = Failure(code, message, "The call may have taken effect. Check before calling again.")
-        answers: list[bytes] = []
-        while self._pending:
-            _, pending = self._pending.popitem()
-            identifier = Raw(pending.identifier)
-            if pending.call is not None:
-                answers.append(frames.response(identifier, self._front.seal(failure, pending.call).to_json()))
-            else:
-                answers.append(frames.failure(identifier, -32603, message))
+        answers += [self._failure(pending, failure) for pending in self._requests.all()]
+        failure = Failure(code, message, "The call was not sent to it. Call again once it is back.")
+        for each in unsent:
+            call = Call(tool="", policy=self._front.policy("", None, self.client), client=self.client)
+            answers.append(self._failure(Pending("tools/call", each.identifier, call), failure))
         return answers
+
+    def _failure(self, pending: Pending, failure: Failure) -> bytes:
+        identifier = Raw(pending.identifier)
+        if pending.call is None or pending.method == "tasks/get":
+            return frames.failure(identifier, -32603, failure.problem.message)
+        sealed = self._front.seal(failure, pending.call)
+        return frames.response(identifier, _of_era(sealed.to_json(), pending.modern))
+
+    def close(self) -> None:
+        self._front.close()
+
+
+def _inside(frame: Frame, pending: Pending) -> Raw | UnsetType:
+    """A tool's result: that of the frame, or that of the task that the frame tells of."""
+    if pending.method != "tasks/get":
+        return frame.result
+    return (frames.members_of(frame.result) or {}).get("result", UNSET)
 
 
 def _looks_like_result(frame: Frame) -> bool:
-    try:
-        return not isinstance(_RESULT.decode(_raw(frame.result)).content, UnsetType)
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-
-
-def _knowing(call: Call, listed: Listed | None) -> Call:
-    return call if listed is None else msgspec.structs.replace(call, published=listed.published)
+    members = frames.members_of(frame.result)
+    return members is not None and bytes(members.get("content", b""))[:1] == b"["
 
 
 def _raw(part: Raw | UnsetType) -> Raw:
     return Raw(b"{}") if isinstance(part, UnsetType) else part
 
 
-def meta_of(params: CallParams) -> bytes | None:
-    """What a request of the stateless era says of its sender, without what belongs to this request alone."""
-    if isinstance(params.meta, UnsetType):
-        return None
+def _spelled(frame: Frame) -> bytes:
+    return b"null" if isinstance(frame.id, UnsetType) else bytes(frame.id)
+
+
+def _value(raw: Raw) -> Any:
+    """An argument as Python has it; what it cannot have is told as it is spelled."""
     try:
-        members = msgspec.json.decode(params.meta, type=dict[str, Raw])
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    kept = {key: value for key, value in members.items() if key.startswith(_META)}
+        return msgspec.json.decode(raw)
+    except _UNREADABLE:
+        return bytes(memoryview(raw)[:200]).decode("utf-8", "replace")
+
+
+def _sender(meta: dict[str, Raw]) -> bytes | None:
+    kept = {name: meta[name] for name in _SENDER if name in meta}
     return encode(kept) if kept else None
 
 
-def _read_meta(raw: Raw | UnsetType) -> _Meta:
+def _client(meta: dict[str, Raw]) -> Client | None:
     try:
-        return _Meta() if isinstance(raw, UnsetType) else msgspec.json.decode(raw, type=_Meta)
-    except (msgspec.MsgspecError, RecursionError):
-        return _Meta()
+        info = msgspec.json.decode(meta[_SENDER[1]], type=_Info)
+    except (KeyError, *_UNREADABLE):
+        return None
+    return known_client(info.name, info.version)
+
+
+def _of_era(result: bytes, modern: bool) -> bytes:
+    return b'%b,"resultType":"complete"}' % result[:-1] if modern else result
 
 
 def _joined(batch: list[bytes], data: bytes, moves: list[Moves]) -> Moves:
@@ -421,3 +418,6 @@ def _joined(batch: list[bytes], data: bytes, moves: list[Moves]) -> Moves:
         return Moves(answers, [data])
     # Our own answers are sent one by one, which every client takes; so is a message that is left alone.
     return Moves(answers, [b"[%b]" % b",".join(forward)] if forward else [])
+
+
+__all__ = ["Interceptor", "Moves"]

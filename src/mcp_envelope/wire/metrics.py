@@ -19,12 +19,16 @@ _HELP: Final = {
     "mcp_envelope_failures_total": "Coded failures, by code.",
     "mcp_envelope_upstream_errors_total": "Requests that the server behind did not answer.",
 }
+# These are there from the beginning, so that whoever watches them sees the first one.
+_PLAIN: Final = [
+    name for name in _HELP if not name.endswith(("requests_total", "calls_total", "failures_total"))
+]
 
 
 class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter({(name, ""): 0 for name in _PLAIN})
         self.in_flight = 0
 
     def add(self, name: str, labels: str = "", amount: int = 1) -> None:
@@ -41,7 +45,7 @@ class Metrics:
         self.add("mcp_envelope_tokens_before_total", amount=call.before // divisor)
         self.add("mcp_envelope_tokens_after_total", amount=call.after // divisor)
         if call.code:
-            self.add("mcp_envelope_failures_total", f'code="{call.code}"')
+            self.add("mcp_envelope_failures_total", f'code="{_escaped(call.code)}"')
 
     def text(self) -> str:
         with self._lock:
@@ -56,3 +60,7 @@ class Metrics:
             found = sorted((labels, count) for (each, labels), count in counts.items() if each == name)
             lines += [f"{name}{f'{{{labels}}}' if labels else ''} {count}" for labels, count in found]
         return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -58,17 +60,66 @@ def _listen(options: argparse.Namespace, headers: dict[str, str], front: Front) 
     import uvicorn
 
     from ..cli import console
-    from .http import HttpProxy, allowed_hosts
+    from .http import HttpProxy, is_loopback
 
     host, colon, port = options.listen.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not colon or not port.isdigit() or int(port) > 65535:
         raise Misuse(f"--listen is HOST:PORT, such as 127.0.0.1:8900; got {options.listen!r}")
-    app = HttpProxy(front, options.url, headers=headers, hosts=allowed_hosts(host), observe=options.observe)
-    config = uvicorn.Config(
-        app, host=host, port=int(port), log_level="warning", access_log=False, timeout_graceful_shutdown=5
+    named = tuple(options.allow_host)
+    app = HttpProxy(
+        front,
+        options.url,
+        headers=headers,
+        hosts=(*named, host),
+        # What listens to the world has names that we cannot know, unless they are said.
+        is_open=not is_loopback(host) and not named,
+        observe=options.observe,
     )
-    server = uvicorn.Server(config)
-    console.say("note", f"listening on http://{host}:{port}, in front of {options.url}")
-    server.run()
+    try:
+        listening = _socket(host, int(port))
+    except OSError as error:
+        console.say("error", f"cannot listen on {options.listen}: {console.reason(error)}")
+        return 1
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            app.leave()
+            super().handle_exit(sig, frame)
+
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        # Those of the server behind are passed on.
+        server_header=False,
+        date_header=False,
+        ws="none",
+    )
+    server = Server(config)
+    shown = f"[{host}]" if ":" in host else host
+    console.say(
+        "note", f"listening on http://{shown}:{listening.getsockname()[1]}, in front of {_shown(options.url)}"
+    )
+    server.run([listening])
     return 0 if server.started else 1
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _shown(url: str) -> str:
+    """An address without what may be secret in it."""
+    split = urlsplit(url)
+    return f"{split.scheme}://{split.netloc.rpartition('@')[2]}{split.path}"

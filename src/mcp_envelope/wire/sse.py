@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-# A line ends with CR LF, LF or CR, and a blank line ends an event. Atomic, because CR LF is one end and not two.
-_END: Final = re.compile(rb"(?>\r\n|\n|\r){2}")
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
+_MARK: Final = b"\xef\xbb\xbf"
 
 
 class TooLong(Exception):
-    """An event has more bytes than are taken."""
+    """An event or a body has more bytes than are taken."""
 
 
 class Event(NamedTuple):
@@ -27,34 +26,54 @@ class Event(NamedTuple):
     data: bytes | None
     name: bytes = b"message"
     id: bytes | None = None
+    # How long to wait before the stream is taken up again, in milliseconds.
+    retry: int | None = None
+    # Whether its blank line came.
+    is_whole: bool = True
 
     def with_data(self, data: bytes) -> bytes:
-        """The same event with other data, which has no line breaks."""
+        """The same event with other data."""
         lines = [line for line in _LINE.split(self.raw.rstrip(b"\r\n")) if not _is_data(line)]
-        return b"\n".join([*lines, b"data: " + data]) + b"\n\n"
+        return b"\n".join([*lines, *_data_lines(data)]) + b"\n\n"
 
 
 def message(data: bytes) -> bytes:
     """An event of our own."""
-    return b"event: message\ndata: %b\n\n" % data
+    return b"\n".join([b"event: message", *_data_lines(data)]) + b"\n\n"
 
 
 class Splitter:
     def __init__(self, most: int) -> None:
         self._most = most
         self._buffer = bytearray()
+        # Where the last line begins, and how far there is nothing to find any more.
+        self._line = 0
         self._searched = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes wait for the end of their event."""
+        return len(self._buffer)
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that are complete now."""
-        self._buffer += chunk
-        while found := _END.search(self._buffer, max(self._searched - 3, 0)):
-            raw = bytes(self._buffer[: found.end()])
-            del self._buffer[: found.end()]
-            self._searched = 0
-            yield read(raw)
-        self._searched = len(self._buffer)
-        if self._searched > self._most:
+        buffer = self._buffer
+        buffer += chunk
+        begun, line, searched = 0, self._line, len(buffer)
+        for end, after in _line_ends(buffer, self._searched):
+            if end == line:
+                with memoryview(buffer) as view:
+                    raw = bytes(view[begun:after])
+                begun = after
+                yield read(raw)
+            elif after == len(buffer) and buffer[end:] == b"\r":
+                # The other half of this end may be still to come.
+                searched = end
+                break
+            line = after
+        del buffer[:begun]
+        self._line, self._searched = line - begun, searched - begun
+        if len(buffer) > self._most:
             raise TooLong(f"an event has more than {self._most} bytes")
 
     def rest(self) -> bytes:
@@ -64,18 +83,43 @@ class Splitter:
 
 def read(raw: bytes) -> Event:
     data: list[bytes] = []
-    name, identifier = b"message", None
-    for line in _LINE.split(raw.rstrip(b"\r\n")):
-        field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
+    name, identifier, retry = b"message", None, None
+    start = len(_MARK) if raw.startswith(_MARK) else 0
+    for end, after in (*_line_ends(raw, start), (len(raw), len(raw))):
+        colon = raw.find(b":", start, min(end, start + 16))
+        field = raw[start : min(end, start + 16) if colon < 0 else colon]
+        at = end if colon < 0 else colon + 2 if raw[colon + 1 : min(colon + 2, end)] == b" " else colon + 1
         if field == b"data":
-            data.append(value)
+            data.append(raw[at:end])
         elif field == b"event":
-            name = value
-        elif field == b"id":
-            identifier = value
-    return Event(raw, b"\n".join(data) if data else None, name, identifier)
+            name = raw[at:end] or b"message"
+        elif field == b"id" and b"\0" not in raw[at:end]:
+            identifier = raw[at:end]
+        elif field == b"retry" and end - at < 10 and raw[at:end].isdigit():
+            retry = int(raw[at:end])
+        start = after
+    return Event(raw, b"\n".join(data) if data else None, name, identifier, retry)
+
+
+def _line_ends(buffer: bytes | bytearray, start: int) -> Iterator[tuple[int, int]]:
+    """Where lines end and the next ones begin: at CR LF, LF or CR. Each kind is looked for once."""
+    lf, cr = buffer.find(b"\n", start), buffer.find(b"\r", start)
+    while lf >= 0 or cr >= 0:
+        if cr < 0 or 0 <= lf < cr:
+            end, after = lf, lf + 1
+        else:
+            end, after = cr, cr + 2 if lf == cr + 1 else cr + 1
+        yield end, after
+        lf = buffer.find(b"\n", after) if 0 <= lf < after else lf
+        cr = buffer.find(b"\r", after) if 0 <= cr < after else cr
 
 
 def _is_data(line: bytes) -> bool:
     return line == b"data" or line.startswith(b"data:")
+
+
+def _data_lines(data: bytes) -> list[bytes]:
+    # One line for one line: a break inside the data would end it.
+    if b"\n" not in data and b"\r" not in data:
+        return [b"data: " + data]
+    return [b"data: " + line for line in _LINE.split(data)]

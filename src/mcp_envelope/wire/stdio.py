@@ -1,29 +1,38 @@
-"""stdio in front of stdio: the proxy starts the server, and is to the client what the server would be.
+"""Standard input and output: the proxy starts the server, and is to the client what the server would be.
 
 Strategy: two threads, one for each direction, that read whole lines and write them on. Blocking writes are the
-back-pressure: nobody reads faster than the other side takes. The server has a process group of its own; signals
-go on to it, its standard error is the proxy's own, and its end is the proxy's end, code and all. A small guard
-process waits beside: if the proxy is killed, it ends the group, so that nothing is left behind.
+back-pressure: nobody reads faster than the other side takes. Only what the proxy itself has to tell the server
+is written beside, because whoever reads a server's answers must never wait for that server to read. The server has
+a process group of its own; signals go on to it, its standard error is the proxy's own, and its end is the proxy's
+end, code and all. If the proxy is killed, a guard ends the group.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from .guard import Guard, signal_group
+
 if TYPE_CHECKING:
     # Loaded while the server starts, not before.
-    from .interceptor import Interceptor, Moves
+    from .interceptor import Interceptor
 
 _CHUNK: Final = 1 << 20
+# A frame of fewer bytes is written together with its end.
+_SMALL: Final = 1 << 16
+_PIPE: Final = 1 << 20
 # How long a server may take to end after its input was closed, once the client is gone, in seconds.
 _PATIENCE: Final = 5.0
+_MOMENT: Final = 0.01
 _PASSED_ON: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 
 
@@ -32,19 +41,30 @@ class CannotStart(Exception):
 
 
 def lines(descriptor: int) -> Iterator[bytes]:
-    """Whole lines, without their ends, however long they are."""
-    parts: list[bytes] = []
+    """Whole lines, without their ends."""
+    return (line for line, _ in lines_and_ends(descriptor))
+
+
+def lines_and_ends(descriptor: int) -> Iterator[tuple[bytes, bytes]]:
+    """Whole lines, however long they are, and their ends: the last one may have none."""
+    whole: io.BytesIO | None = None
     while chunk := os.read(descriptor, _CHUNK):
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
-            parts.append(chunk[start:end])
-            yield b"".join(parts) if len(parts) > 1 else parts[0]
-            parts.clear()
+            if whole is None:
+                yield chunk[start:end], b"\n"
+            else:
+                whole.write(chunk[start:end])
+                # The buffer itself, not a copy; nothing here holds on to it while it is worked on.
+                line, whole = [whole.getvalue()], None
+                yield line.pop(), b"\n"
             start = end + 1
         if start < len(chunk):
-            parts.append(chunk[start:])
-    if parts:
-        yield b"".join(parts)
+            if whole is None:
+                whole = io.BytesIO()
+            whole.write(chunk[start:] if start else chunk)
+    if whole is not None:
+        yield whole.getvalue(), b""
 
 
 class Writer:
@@ -54,18 +74,38 @@ class Writer:
         self._descriptor = descriptor
         self._lock = threading.Lock()
         self.broken = False
+        # The last line has no end yet.
+        self._open = False
 
-    def write(self, frames: Sequence[bytes]) -> None:
+    def write(self, frames: Sequence[bytes], end: bytes = b"\n") -> None:
         with self._lock:
             for frame in frames:
                 if self.broken:
                     return
                 try:
-                    self._all(frame)
-                    self._all(b"\n")
+                    if self._open:
+                        self._all(b"\n")
+                    if len(frame) < _SMALL:
+                        self._all(frame + end)
+                    else:
+                        self._all(frame)
+                        self._all(end)
+                    self._open = not end
                 except OSError:
                     # The other side is gone; its reader will find out as well.
                     self.broken = True
+
+    def close(self, patience: float = -1) -> bool:
+        """Close the descriptor once nobody writes; False if somebody still does after so many seconds."""
+        if not self._lock.acquire(timeout=patience):
+            return False
+        try:
+            if not self.broken:
+                os.close(self._descriptor)
+            self.broken = True
+        finally:
+            self._lock.release()
+        return True
 
     def _all(self, data: bytes) -> None:
         view = memoryview(data)
@@ -82,7 +122,7 @@ class Proxy:
 
     def run(self) -> int:
         """Serve until the server ends; its exit code, or minus the signal that ended it."""
-        guard = _Guard()
+        guard = Guard()
         try:
             process = subprocess.Popen(
                 self._command,
@@ -96,42 +136,65 @@ class Proxy:
             reason = getattr(error, "strerror", None) or str(error)
             raise CannotStart(f"cannot start {self._command[0]!r}: {reason}") from None
         guard.watch(process.pid)
-        _pass_signals_on(process)
-        # The server is starting up meanwhile.
-        interceptor = self._make()
+        _pass_signals_on(process.pid)
         assert process.stdin is not None
         assert process.stdout is not None
-        client, server = Writer(sys.stdout.fileno()), Writer(process.stdin.fileno())
-
-        def from_client() -> None:
-            for line in lines(sys.stdin.fileno()):
-                if line.strip():
-                    _send(interceptor.from_client(line), client, server)
-            assert process.stdin is not None
-            with server._lock:
-                server.broken = True
-                process.stdin.close()
-
-        threading.Thread(target=from_client, daemon=True).start()
-        for line in lines(process.stdout.fileno()):
-            if line.strip():
-                _send(interceptor.from_server(line), client, server)
-            if client.broken:
-                break
+        incoming = os.dup(process.stdout.fileno())
+        server = Writer(os.dup(process.stdin.fileno()))
+        process.stdin.close()
+        process.stdout.close()
+        _widen(incoming)
+        # The server is starting up meanwhile.
+        interceptor = self._make()
+        client = Writer(sys.stdout.fileno())
+        reader = threading.Thread(target=_from_client, args=(interceptor, client, server), daemon=True)
+        reader.start()
+        _from_server(interceptor, incoming, client, server)
         if client.broken:
-            _end(process)
+            _end(process, server)
         code = process.wait()
-        said = f"The server ended ({_told(code)}) before it answered."
-        client.write(interceptor.lost(said))
+        client.write(interceptor.lost(f"The server ended ({_told(code)}) before it answered."))
+        interceptor.close()
         guard.dismiss()
         return code
 
 
-def _send(moves: Moves, client: Writer, server: Writer) -> None:
-    if moves.to_client:
-        client.write(moves.to_client)
-    if moves.to_server:
-        server.write(moves.to_server)
+def _from_client(interceptor: Interceptor, client: Writer, server: Writer) -> None:
+    with suppress(OSError):
+        for line, end in lines_and_ends(sys.stdin.fileno()):
+            to_client, to_server = interceptor.from_client(line)
+            del line
+            client.write(to_client)
+            server.write(to_server, end)
+            del to_client, to_server
+            while interceptor.is_crowded and not server.broken:
+                time.sleep(_MOMENT)
+    # What still waits for a list is sent before the server hears that this was all.
+    until = time.monotonic() + _PATIENCE
+    while interceptor.holds_requests and time.monotonic() < until and not server.broken:
+        time.sleep(_MOMENT)
+    server.close()
+
+
+def _from_server(interceptor: Interceptor, incoming: int, client: Writer, server: Writer) -> None:
+    for line, end in lines_and_ends(incoming):
+        to_client, to_server = interceptor.from_server(line)
+        del line
+        client.write(to_client, end)
+        if to_server:
+            threading.Thread(target=server.write, args=(to_server,), daemon=True).start()
+        # A large frame is not held on to until the next one comes.
+        del to_client, to_server
+        if client.broken:
+            break
+
+
+def _widen(descriptor: int) -> None:
+    """A wider pipe, where the system allows it: large frames then take fewer turns."""
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
 
 
 def _told(code: int) -> str:
@@ -143,84 +206,22 @@ def _told(code: int) -> str:
         return f"by signal {-code}"
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], server: Writer) -> None:
     """The client is gone: the server is asked to end as a client would ask, then told."""
-    if process.stdin is not None:
-        process.stdin.close()
-    for step in (None, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-        if step is not None:
-            _to_group(process.pid, step)
-        try:
+    steps = [signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)]
+    if server.close(_PATIENCE):
+        with suppress(subprocess.TimeoutExpired):
             process.wait(_PATIENCE)
             return
-        except subprocess.TimeoutExpired:
-            continue
+    for step in steps:
+        signal_group(process.pid, step)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE)
+            return
 
 
-def _to_group(pid: int, number: int) -> None:
-    try:
-        if os.name == "posix":
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
-
-
-def _pass_signals_on(process: subprocess.Popen[bytes]) -> None:
+def _pass_signals_on(pid: int) -> None:
     for name in _PASSED_ON:
         number = getattr(signal, name, None)
         if number is not None:
-            signal.signal(number, lambda caught, _frame: _to_group(process.pid, caught))
-
-
-class _Guard:
-    """A process of its own that outlives the proxy by a moment, should the proxy be killed."""
-
-    def __init__(self) -> None:
-        self._told: int | None = None
-        if os.name != "posix":
-            return
-        listening, self._told = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            os.close(self._told)
-            _stand_guard(listening)
-        os.close(listening)
-
-    def watch(self, group: int) -> None:
-        if self._told is not None:
-            os.write(self._told, b"%d\n" % group)
-
-    def dismiss(self) -> None:
-        if self._told is not None:
-            with suppress(OSError):
-                os.write(self._told, b"done\n")
-            os.close(self._told)
-            self._told = None
-            os.waitpid(self._pid, 0)
-
-
-def _stand_guard(listening: int) -> None:
-    """Wait until the proxy says that all is well, or is no more."""
-    try:
-        os.setsid()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(nowhere, descriptor)
-        heard = b""
-        while part := os.read(listening, 64):
-            heard += part
-        if b"done" not in heard and (group := heard.strip()):
-            import time
-
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                try:
-                    os.killpg(int(group), number)
-                except ProcessLookupError:
-                    break
-                time.sleep(1.0)
-    finally:
-        os._exit(0)
+            signal.signal(number, lambda caught, _frame: signal_group(pid, caught))

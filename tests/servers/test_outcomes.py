@@ -1,0 +1,341 @@
+"""What a tool says (a reply, a miss, a failure, a warning) and whatever goes wrong, over the wire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from fastmcp.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError as SDKToolError
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel
+
+from mcp_envelope import Failure, Miss, Reply, rank, warn
+
+from .harness import DIALECTS, ERAS, LIBRARIES, ask, connected, enveloped_server, listed, notice, run
+
+
+class Rows(BaseModel):
+    rows: list[int]
+
+
+def says(result: Any) -> str:
+    return "\n".join(getattr(block, "text", "") for block in result.content)
+
+
+def code(result: Any, dialect: str = "native") -> str:
+    """The code of the failure that a result tells of."""
+    if dialect == "native":
+        return str(json.loads(result.content[0].text)["_envelope"]["error"]["code"])
+    if dialect == "transcend":
+        return str(result.structured_content["error"]["code"])
+    if dialect == "gel":
+        return str(result.structured_content["data"]["errorCode"])
+    if dialect == "scalpel":
+        return str(result.structured_content["error"]["error_code"])
+    return "" if json.loads(result.content[0].text).get("error") is True else "none"
+
+
+def sync_reply() -> Rows | Miss:
+    warn("from a thread")
+    return Reply(Rows(rows=[3, 1, 2]), hint="narrow it", warnings=["of its own"])  # type: ignore[return-value]
+
+
+async def async_reply() -> Rows | Miss:
+    warn("from a thread")
+    return Reply({"rows": [3, 1, 2]}, warnings=["of its own"])  # type: ignore[return-value]
+
+
+def sync_miss() -> Rows | Miss:
+    return Miss("Build the index first.", data={"near": ["a"]})
+
+
+async def async_miss() -> Rows | Miss:
+    return Miss("Build the index first.", data={"near": ["a"]})
+
+
+def unannounced_miss() -> Rows:
+    return Miss("Build the index first.")  # type: ignore[return-value]
+
+
+def sync_failure() -> Rows:
+    raise Failure("LSP_UNAVAILABLE", "pyright is not on PATH.", "Install it.", language="py")
+
+
+async def async_failure() -> Rows:
+    raise Failure("LSP_UNAVAILABLE", "pyright is not on PATH.", "Install it.", language="py")
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("function", [sync_reply, async_reply])
+def test_a_reply_and_its_warnings(function: Callable[..., Any], library: str, era: str) -> None:
+    result = ask(enveloped_server(library, function), function.__name__, era=era)
+    assert not result.is_error
+    assert result.structured_content["rows"] == [3, 1, 2]
+    assert result.structured_content["_envelope"]["warnings"] == ["of its own", "from a thread"]
+    assert notice(result)["warnings"] == ["of its own", "from a thread"]
+    assert json.loads(result.content[0].text)["_envelope"]["warnings"] == ["of its own", "from a thread"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("function", [sync_miss, async_miss])
+def test_a_miss_is_a_success(function: Callable[..., Any], library: str, era: str) -> None:
+    result = ask(enveloped_server(library, function), function.__name__, era=era)
+    assert not result.is_error
+    assert result.structured_content == {"found": False, "hint": "Build the index first.", "near": ["a"]}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_miss_that_nobody_announced_has_no_structure(library: str) -> None:
+    result = ask(enveloped_server(library, unannounced_miss), "unannounced_miss")
+    assert result.structured_content is None
+    assert json.loads(result.content[0].text)["hint"] == "Build the index first."
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("function", [sync_failure, async_failure])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_failure_has_its_code(dialect: str, function: Callable[..., Any], library: str) -> None:
+    result = ask(enveloped_server(library, function, dialect=dialect), function.__name__)
+    spelled = {"ctxo": "", "scalpel": "dependency_unavailable"}
+    assert code(result, dialect) == spelled.get(dialect, "LSP_UNAVAILABLE")
+    assert result.is_error == (dialect not in ("ctxo", "scalpel"))
+    assert "pyright is not on PATH." in says(result)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("function", [sync_reply, sync_miss])
+def test_outcomes_in_each_dialect(dialect: str, function: Callable[..., Any], library: str) -> None:
+    """The client checks them against the schema that it was told."""
+    result = ask(enveloped_server(library, function, dialect=dialect), function.__name__)
+    if dialect == "ctxo":
+        assert result.structured_content is None
+    elif function is sync_reply and dialect != "native":
+        assert result.structured_content["data"] == {"rows": [3, 1, 2]}
+    assert ("Build the index first." in says(result)) == (function is sync_miss) or dialect == "scalpel"
+
+
+def test_outcomes_are_no_part_of_the_published_data() -> None:
+    for library in LIBRARIES:
+        told = listed(enveloped_server(library, sync_miss))["sync_miss"].output_schema
+        assert "rows" in json.dumps(told)
+        assert "found" in json.dumps(told)
+        assert "NOT_FOUND" not in json.dumps(told), "the fields of Miss itself"
+
+
+def test_a_reply_ranks_its_list() -> None:
+    def ranked() -> dict[str, Any]:
+        return Reply(
+            {"hits": [{"score": n, "text": "x" * 50} for n in range(900)]}, rank={"hits": rank("-score")}
+        )  # type: ignore[return-value]
+
+    for library in LIBRARIES:
+        result = ask(enveloped_server(library, ranked), "ranked", {"tokenBudget": 400})
+        assert result.structured_content["hits"][0]["score"] == 899
+
+
+# -- what goes wrong ------------------------------------------------------------------------------------------
+
+
+def crash() -> Rows:
+    raise KeyError("secret /home/somebody/file.py")
+
+
+async def async_crash() -> Rows:
+    raise RuntimeError("secret /home/somebody/file.py")
+
+
+def yields_and_crashes() -> Any:
+    yield 1
+    raise RuntimeError("secret /home/somebody/file.py")
+
+
+async def async_yields_and_crashes() -> Any:
+    yield 1
+    raise RuntimeError("secret /home/somebody/file.py")
+
+
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("function", [crash, async_crash, yields_and_crashes, async_yields_and_crashes])
+def test_an_unexpected_exception_shows_nothing_of_itself(
+    function: Callable[..., Any], library: str, era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = ask(enveloped_server(library, function), function.__name__, era=era)
+    assert result.is_error
+    assert result.structured_content is None
+    assert code(result) == "INTERNAL"
+    assert "secret" not in says(result)
+    assert "Traceback" not in says(result)
+    correlation = json.loads(result.content[0].text)["_envelope"]["error"]["details"]["correlationId"]
+    assert correlation in caplog.text
+    assert "secret" in caplog.text
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("arguments", [{"a": "many"}, {}, {"a": None}])
+def test_arguments_that_are_wrong(dialect: str, library: str, era: str, arguments: dict[str, Any]) -> None:
+    result = ask(enveloped_server(library, add, dialect=dialect), "add", arguments, era=era)
+    assert code(result, dialect) == {"ctxo": "", "scalpel": "invalid_argument"}.get(dialect, "BAD_ARGS")
+    assert "a:" in says(result), "the argument is named"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_model_that_cannot_be_made_inside_is_not_the_callers_mistake(library: str) -> None:
+    def upstream(query: str) -> Rows:
+        return Rows.model_validate({"rows": "none"})
+
+    def checks(rows: str) -> Rows:
+        return Rows.model_validate({"rows": rows})
+
+    server = enveloped_server(library, upstream, checks)
+    assert code(ask(server, "upstream", {"query": "x"})) == "INTERNAL"
+    assert code(ask(server, "checks", {"rows": "x"})) == "BAD_ARGS"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_words_meant_for_the_caller_are_shown(library: str) -> None:
+    def refuses() -> str:
+        raise (ToolError if library == "fastmcp" else SDKToolError)("The branch is locked.")
+
+    result = ask(enveloped_server(library, refuses), "refuses")
+    assert code(result) == "TOOL_FAILED"
+    assert "The branch is locked." in says(result)
+    assert "Error executing" not in says(result)
+
+
+class Odd:
+    def __repr__(self) -> str:
+        raise RuntimeError("not even that")
+
+
+def circular() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+def half_a_character() -> str:
+    return "\ud800"
+
+
+def bad_bytes() -> dict[str, Any]:
+    return {"raw": b"\xff\xfe"}
+
+
+def not_promised() -> Rows:
+    return {"rows": ["none"]}  # type: ignore[return-value]
+
+
+def unwritable() -> dict[str, Any]:
+    return {"odd": Odd()}
+
+
+def large_and_unwritable() -> dict[str, Any]:
+    return {"many": ["x" * 100] * 9000, "odd": Odd()}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dialect", ["native", "transcend"])
+@pytest.mark.parametrize(
+    "function", [circular, half_a_character, bad_bytes, unwritable, large_and_unwritable]
+)
+def test_results_that_cannot_be_sent(dialect: str, function: Callable[..., Any], library: str) -> None:
+    result = ask(enveloped_server(library, function, dialect=dialect), function.__name__)
+    assert result.is_error, result
+    assert code(result, dialect) == "BAD_RESULT"
+    assert "Traceback" not in says(result)
+
+
+@pytest.mark.parametrize("dialect", ["native", "gel"])
+def test_a_result_that_the_sdk_refuses(dialect: str) -> None:
+    result = ask(enveloped_server("mcpserver", not_promised, dialect=dialect), "not_promised")
+    assert code(result, dialect) == "BAD_RESULT"
+    assert "none" not in says(result), "values are not shown"
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_protocol_errors_stay_protocol_errors(library: str, era: str) -> None:
+    """An unknown tool is no tool of ours; a tool of the SDK may raise a protocol error on purpose."""
+
+    def on_purpose() -> str:
+        raise MCPError(code=-32042, message="open this page first")
+
+    async def main() -> None:
+        async with connected(enveloped_server(library, on_purpose), era) as session:
+            if library == "fastmcp":
+                result = await session.call("no_such_tool")
+                assert result.is_error
+                assert "Unknown tool" in says(result)
+                masked = await session.call("on_purpose")
+                assert code(masked) == "TOOL_FAILED"
+                assert "open this page first" in says(masked)
+            else:
+                with pytest.raises(MCPError, match="open this page first"):
+                    await session.call("on_purpose")
+
+    run(main)
+
+
+# -- items that are yielded -----------------------------------------------------------------------------------
+
+
+def some() -> Iterator[int]:
+    warn("approximate")
+    yield 1
+    raise Failure("RATE_LIMITED", "Too fast.")
+
+
+async def async_some() -> AsyncIterator[int]:
+    warn("approximate")
+    yield 1
+    raise Failure("RATE_LIMITED", "Too fast.")
+
+
+@pytest.mark.parametrize("function", [some, async_some])
+def test_failures_among_items(function: Callable[..., Any]) -> None:
+    function.__annotations__.pop("return", None)
+    for library in LIBRARIES:
+        assert code(ask(enveloped_server(library, function), function.__name__)) == "RATE_LIMITED"
+
+
+# -- warnings -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    "value",
+    [{"a": 1}, [1, 2], "text", 7, None, Rows(rows=[1])],
+    ids=["object", "list", "text", "int", "null", "model"],
+)
+def test_a_warning_beside_any_value(library: str, value: Any) -> None:
+    def tool() -> Any:
+        warn("stale")
+        return value
+
+    result = ask(enveloped_server(library, tool), "tool")
+    assert not result.is_error
+    assert notice(result) == {"warnings": ["stale"]}
+    assert "stale" in says(result)
+
+
+def test_a_warning_beside_typed_values() -> None:
+    def rows() -> list[int]:
+        warn("stale")
+        return [1, 2]
+
+    for library in LIBRARIES:
+        result = ask(enveloped_server(library, rows), "rows")
+        assert result.structured_content == {"result": [1, 2], "_envelope": {"warnings": ["stale"]}}

@@ -1,0 +1,181 @@
+"""Any value, any annotation or schema, any budget, any dialect: within the budget, valid, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import mcp_types
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from mcp.server.lowlevel import Server
+
+from mcp_envelope.policy import Settings
+from mcp_envelope.vault.places import open_vault
+from tests.conftest import examples
+from tests.strategies import Shape, large_values, shapes, small_values
+
+from .harness import DIALECTS, ERAS, LIBRARIES, connected, enveloped_server, notice, put, run, wire
+from .test_large import budget_of, encoded
+
+ANNOTATIONS: list[Any] = [
+    None,
+    Any,
+    dict[str, Any],
+    list[Any],
+    str,
+    dict[str, Any] | list[Any] | str | int | float | bool | None,
+]
+budgets = st.one_of(st.none(), st.integers(128, 3000))
+
+
+def thorough(count: int) -> settings:
+    return settings(max_examples=examples(count))
+
+
+def suits(value: Any, annotation: Any) -> bool:
+    if annotation == dict[str, Any]:
+        return isinstance(value, dict)
+    if annotation == list[Any]:
+        return isinstance(value, list)
+    return annotation is not str or isinstance(value, str)
+
+
+def check(result: Any, dialect: str, tokens: int | None) -> None:
+    """Both lanes are within the budget, each by the text that its dialect measures."""
+    budget = budget_of(dialect, tokens)
+    if dialect == "ctxo" or budget is None:
+        return  # the one may overrun, the other has none
+    blocks = [block.model_dump(by_alias=True, exclude_none=True, mode="json") for block in result.content]
+    content = encoded(blocks)
+    if dialect in ("transcend", "scalpel"):
+        content = "".join(block["text"] for block in blocks).encode()
+    assert budget.meter.count(content) <= budget.limit
+    if result.structured_content is not None:
+        assert budget.meter.count(encoded(result.structured_content)) <= budget.limit
+
+
+def whole(folder: str, result: Any) -> Any:
+    """What is stored for a result."""
+    vault = open_vault(f"{folder}/vault.db")
+    assert vault is not None
+    try:
+        return json.loads(b"".join(vault.open(notice(result)["handle"]).stream()))
+    finally:
+        vault.close()
+
+
+def says(stored: Any, value: Any) -> bool:
+    """Whether what is stored is the value: itself, as a member, as a text, or as the JSON that a text holds."""
+    forms = [stored]
+    if isinstance(stored, dict):
+        forms += [stored.get("result"), *(block["text"] for block in stored.get("content", ()) if block)]
+    if value in forms:
+        return True
+    try:
+        return isinstance(value, str) and json.loads(value) in forms
+    except ValueError:
+        return False
+
+
+def numbers_stay(value: Any) -> bool:
+    """Whether JSON through Python's own numbers gives the same again."""
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except ValueError:
+        return False
+
+
+@given(
+    value=st.one_of(large_values, small_values),
+    annotation=st.sampled_from(ANNOTATIONS),
+    tokens=budgets,
+    dialect=st.sampled_from(DIALECTS),
+    library=st.sampled_from(LIBRARIES),
+    era=st.sampled_from(ERAS),
+    is_async=st.booleans(),
+)
+@thorough(60)
+def test_any_value(
+    value: Any, annotation: Any, tokens: int | None, dialect: str, library: str, era: str, is_async: bool
+) -> None:
+    assume(suits(value, annotation))
+
+    def tool() -> Any:
+        return value
+
+    async def async_tool() -> Any:
+        return value
+
+    made = async_tool if is_async else tool
+    made.__annotations__ = {} if annotation is None else {"return": annotation}
+    made.__name__ = "tool"
+    with tempfile.TemporaryDirectory() as folder:
+        server = enveloped_server(
+            library,
+            made,
+            dialect=dialect,
+            vault=f"{folder}/vault.db",
+            settings=Settings(environ={"MCP_ENVELOPE_REDACT": "false"}, start=Path(folder)),
+        )
+
+        async def main() -> Any:
+            async with connected(server, era) as session:
+                return await session.call("tool", {} if tokens is None else {"tokenBudget": tokens})
+
+        result = run(main)
+        check(result, dialect, tokens)
+        if dialect == "native" and "handle" in notice(result):
+            assert says(whole(folder, result), value)
+        elif dialect == "native" and not result.is_error and result.structured_content is not None:
+            shown = result.structured_content
+            assert value in (shown, shown.get("result"))
+
+
+@given(
+    shape=shapes,
+    data=st.data(),
+    tokens=budgets,
+    dialect=st.sampled_from(DIALECTS),
+    era=st.sampled_from(ERAS),
+)
+@thorough(60)
+def test_any_schema(shape: Shape, data: st.DataObject, tokens: int | None, dialect: str, era: str) -> None:
+    """A low-level server may publish any schema. The client raises where a result breaks what was listed."""
+    value = data.draw(shape.values)
+    assume(value is not None)
+    assume(isinstance(shape.schema, dict))
+    # Through the handshake of the older era only objects go, and both ends read numbers as Python does.
+    text = json.dumps(value)
+    assume(numbers_stay(value))
+
+    async def on_list(ctx: Any, params: Any) -> mcp_types.ListToolsResult:
+        tool = mcp_types.Tool(name="tool", input_schema={"type": "object"}, output_schema=shape.schema)
+        return mcp_types.ListToolsResult(tools=[tool])
+
+    async def on_call(ctx: Any, params: Any) -> mcp_types.CallToolResult:
+        words = mcp_types.TextContent(type="text", text=text)
+        return mcp_types.CallToolResult(content=[words], structured_content=value)
+
+    with tempfile.TemporaryDirectory() as folder:
+        server: Server[Any] = Server("test", on_list_tools=on_list, on_call_tool=on_call)
+        put(
+            server,
+            dialect=dialect,
+            vault=f"{folder}/vault.db",
+            settings=Settings(environ={"MCP_ENVELOPE_REDACT": "false"}, start=Path(folder)),
+        )
+
+        async def main() -> Any:
+            async with connected(server, era) as session:
+                return await session.call("tool", {} if tokens is None else {"tokenBudget": tokens})
+
+        result = run(main)
+        check(result, dialect, tokens)
+        if dialect == "native":
+            if "handle" in notice(result):
+                assert whole(folder, result) == value
+            else:
+                assert result.structured_content in (value, {"result": value}), wire(result)[:500]

@@ -1,0 +1,191 @@
+"""Where the settings of a call come from: the tool, the file, the client; and the warnings of `strict`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import mcp_types
+import pytest
+from fastmcp.tools import ToolResult
+
+from mcp_envelope import enveloped, rank
+from mcp_envelope.vault.ledger import Ledger
+
+from .harness import ERAS, LIBRARIES, ask, connected, enveloped_server, notice, run, wire
+
+
+def found(count: int = 3000) -> dict[str, Any]:
+    return {"references": [{"file": f"{n % 7}.py", "line": 3000 - n} for n in range(count)], "total": count}
+
+
+def plain_found(count: int = 3000) -> dict[str, Any]:
+    return found(count)
+
+
+declared = enveloped(budget=300, lists={"references": rank("file", "line")}, hint="Pass `count`.")(found)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_settings_at_the_tool(library: str) -> None:
+    server = enveloped_server(library, declared, plain_found)
+    result = ask(server, "found")
+    shown = result.structured_content["references"]
+    assert 0 < len(shown) < 60
+    assert shown == sorted(shown, key=lambda row: (row["file"], row["line"]))
+    assert shown[0] == {"file": "0.py", "line": 4}
+    assert notice(result)["hint"] == "Pass `count`."
+    other = ask(server, "plain_found").structured_content["references"]
+    assert other[0] == {"file": "0.py", "line": 3000}
+    assert len(other) > 100
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_call_may_ask_for_more_than_the_tool_states(library: str) -> None:
+    few = ask(enveloped_server(library, declared), "found").structured_content["references"]
+    more = ask(enveloped_server(library, declared), "found", {"tokenBudget": 3000}).structured_content
+    assert len(more["references"]) > 3 * len(few)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_file_goes_before_the_tool(library: str, tmp_path: Path) -> None:
+    (tmp_path / "mcp-envelope.toml").write_text(
+        '[tools.found]\ntokens = 1500\nhint = "From the file."\n[tools.found.lists]\nreferences = ["-line"]\n'
+    )
+    result = ask(enveloped_server(library, declared), "found")
+    shown = result.structured_content["references"]
+    assert len(shown) > 60
+    assert shown[0]["line"] == 3000
+    assert notice(result)["hint"] == "From the file."
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_list_by_its_path_at_the_tool_and_by_its_name_in_the_file(library: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[lists]\nreferences = ["-line"]\n')
+    tool = enveloped(budget=300, lists={"/references": rank("line")})(plain_found)
+    try:
+        result = ask(enveloped_server(library, tool, config=str(tmp_path / "mine.toml")), "plain_found")
+    finally:
+        del plain_found.__enveloped__  # type: ignore[attr-defined]
+    assert result.structured_content["references"][0]["line"] == 3000
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_dialect_of_a_tool_from_the_file(library: str, tmp_path: Path) -> None:
+    (tmp_path / "mcp-envelope.toml").write_text('[tools.found]\ndialect = "gel"\n')
+
+    async def main() -> None:
+        async with connected(enveloped_server(library, found, plain_found)) as session:
+            assert "meta" in (await session.call("found", {"count": 1})).structured_content
+            assert "meta" not in (await session.call("plain_found", {"count": 1})).structured_content
+
+    run(main)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_profiles_speak_on_every_result(library: str, tmp_path: Path) -> None:
+    (tmp_path / "mcp-envelope.toml").write_text('profile = "standard"\n')
+    result = ask(enveloped_server(library, plain_found), "plain_found", {"count": 1})
+    said = result.structured_content["_envelope"]
+    assert said["tool"] == "plain_found"
+    assert said["budget"]["limit"] == 8000
+    assert said["durationMs"] > 0
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_chosen_fields(library: str, tmp_path: Path) -> None:
+    (tmp_path / "mcp-envelope.toml").write_text('[tools.found]\nexclude_fields = ["total"]\n')
+    assert set(ask(enveloped_server(library, found), "found", {"count": 1}).structured_content) == {
+        "references"
+    }
+
+
+@pytest.mark.parametrize(
+    "bad", [{"budget": 5}, {"budget": True}, {"max_bytes": "2"}, {"budget": 500, "max_bytes": 900}]
+)
+def test_mistakes_at_the_tool(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"budget|max_bytes"):
+        enveloped(**bad)
+    with pytest.raises(TypeError, match="rank"):
+        enveloped(lists={"a": "line"})  # type: ignore[dict-item]
+
+
+# -- clients --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_name_of_the_client_settles_its_budget(library: str, era: str) -> None:
+    """A known client gets what it takes; the file and the tool go before."""
+    server = enveloped_server(library, plain_found, declared)
+
+    async def size(client: str, tool: str = "plain_found") -> int:
+        async with connected(server, era, client) as session:
+            result = await session.call(tool)
+            return len(json.dumps(result.structured_content, separators=(",", ":")))
+
+    async def main() -> None:
+        unknown = await size("tester")
+        assert await size("claude-code") > 1.1 * unknown, "10,000 tokens"
+        assert await size("Visual Studio Code") < 8200, "8,000 bytes"
+        assert await size("claude-code", "found") < 3000, "what the tool says"
+
+    run(main)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_calls_are_noted(library: str, era: str, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    server = enveloped_server(library, plain_found, ledger=ledger, vault=str(tmp_path / "vault.db"))
+
+    async def main() -> None:
+        async with connected(server, era, "claude-code") as session:
+            await session.call("plain_found", {"count": 1})
+            await session.call("plain_found")
+            await session.call("plain_found", {"count": "x"})
+
+    run(main)
+    ledger.flush()
+    failed, cut, small = ledger.calls()
+    ledger.close()
+    assert {call.client for call in (failed, cut, small)} == {"claude-code"}
+    assert small.cuts == 0
+    assert 0 < small.bytes_before == small.bytes_after
+    assert cut.stored
+    assert cut.before > 2 * cut.after
+    assert failed.code == "BAD_ARGS"
+
+
+# -- strict ---------------------------------------------------------------------------------------------------
+
+
+def by_hand() -> mcp_types.CallToolResult:
+    return mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text="x")])
+
+
+def fastmcp_by_hand() -> ToolResult:
+    return ToolResult(content="x")
+
+
+def test_strict_warns_once_of_each_tool(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "mcp_envelope")
+    for library, tools in (("fastmcp", [by_hand, fastmcp_by_hand]), ("mcpserver", [by_hand])):
+        caplog.clear()
+        server = enveloped_server(library, *tools, found, strict=True)
+        for _ in range(3):
+            for tool in tools:
+                assert "x" in wire(ask(server, tool.__name__))
+            ask(server, "found")
+        said = [record.getMessage() for record in caplog.records if "by hand" in record.getMessage()]
+        assert len(said) == len(tools)
+        assert "by_hand" in said[0]
+
+
+def test_others_are_not_warned(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "mcp_envelope")
+    for library in LIBRARIES:
+        ask(enveloped_server(library, by_hand), "by_hand")
+    assert "by hand" not in caplog.text

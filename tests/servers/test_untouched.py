@@ -1,0 +1,250 @@
+"""What fits is what the library sends without the line, byte for byte."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import mcp_types
+import pytest
+from fastmcp.tools import ToolResult
+from fastmcp.utilities.types import Audio, File, Image
+from mcp.server.mcpserver import Audio as SDKAudio
+from mcp.server.mcpserver import Image as SDKImage
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from .harness import ERAS, LIBRARIES, ask, bare, enveloped_server, wire
+
+
+class Row(BaseModel):
+    file: str
+    line: int = Field(alias="lineNumber", default=1)
+    when: datetime.date | None = None
+
+
+@dataclass
+class Point:
+    x: int
+    y: float
+
+
+class Found(TypedDict):
+    rows: list[str]
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+def an_object() -> dict[str, Any]:
+    return {"rows": [{"file": "a.py", "line": 3}], "total": 1, "ratio": 1.0, "é": "ü\u2028"}
+
+
+def no_annotation():  # type: ignore[no-untyped-def]
+    return {"a": [1, 2]}
+
+
+def a_list() -> list[int]:
+    return [1, 2, 3]
+
+
+def a_list_without_schema():  # type: ignore[no-untyped-def]
+    return [1, {"a": 2}, "three"]
+
+
+def a_text() -> str:
+    return 'hello "you"\n'
+
+
+def json_text() -> str:
+    return '{"a": 1}'
+
+
+def an_integer() -> int:
+    return 7
+
+
+def nothing() -> None:
+    return None
+
+
+def a_union(which: int = 0) -> int | str | list[str]:
+    return ["a", "b"]
+
+
+def a_model() -> Row:
+    return Row(file="a.py", lineNumber=3, when=datetime.date(2026, 1, 2))
+
+
+def models() -> list[Row]:
+    return [Row(file="a.py", lineNumber=3)]
+
+
+def a_dataclass() -> Point:
+    return Point(1, 2.5)
+
+
+def a_typed_dict() -> Found:
+    return {"rows": ["a"]}
+
+
+def an_enum() -> Colour:
+    return Colour.RED
+
+
+def a_date() -> datetime.datetime:
+    return datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+
+
+def items():  # type: ignore[no-untyped-def]
+    yield from range(5)
+
+
+def stated_items() -> Iterable[int]:
+    yield from range(5)
+
+
+async def async_items():  # type: ignore[no-untyped-def]
+    for number in range(5):
+        yield {"n": number}
+
+
+async def later() -> dict[str, int]:
+    return {"a": 1}
+
+
+def blocks():  # type: ignore[no-untyped-def]
+    return [
+        mcp_types.TextContent(type="text", text="look"),
+        mcp_types.ImageContent(type="image", data="aGk=", mime_type="image/png"),
+        mcp_types.AudioContent(type="audio", data="aGk=", mime_type="audio/wav"),
+        mcp_types.ResourceLink(type="resource_link", uri="file:///a", name="a"),
+        mcp_types.EmbeddedResource(
+            type="resource",
+            resource=mcp_types.TextResourceContents(uri="file:///b", text="b", mime_type="text/plain"),
+        ),
+    ]
+
+
+def annotated_block() -> mcp_types.TextContent:
+    return mcp_types.TextContent(
+        type="text", text="x", annotations=mcp_types.Annotations(audience=["user"], priority=0.5)
+    )
+
+
+def by_hand() -> mcp_types.CallToolResult:
+    return mcp_types.CallToolResult(
+        content=[mcp_types.TextContent(type="text", text="words")],
+        structured_content={"data": [1]},
+        _meta={"mine": 1},
+    )
+
+
+def error_by_hand() -> mcp_types.CallToolResult:
+    return mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text="no")], is_error=True)
+
+
+def some_bytes() -> bytes:
+    return b"plain"
+
+
+def odd_object():  # type: ignore[no-untyped-def]
+    return {"path": Colour.RED, "what": complex(1, 2)}
+
+
+EVERYWHERE: list[Callable[..., Any]] = [
+    an_object,
+    no_annotation,
+    a_list,
+    a_list_without_schema,
+    a_text,
+    json_text,
+    an_integer,
+    nothing,
+    a_union,
+    a_model,
+    models,
+    a_dataclass,
+    a_typed_dict,
+    an_enum,
+    a_date,
+    items,
+    later,
+    blocks,
+    annotated_block,
+    by_hand,
+    error_by_hand,
+    some_bytes,
+    odd_object,
+]
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("function", EVERYWHERE, ids=lambda function: function.__name__)
+def test_what_fits_is_the_very_same(function: Callable[..., Any], library: str, era: str) -> None:
+    if library == "mcpserver" and function is items:
+        pytest.skip("MCPServer alone cannot send what is yielded")
+    plain = ask(bare(library, function), function.__name__, era=era)
+    assert wire(ask(enveloped_server(library, function), function.__name__, era=era)) == wire(plain)
+
+
+def fastmcp_image() -> Image:
+    return Image(data=b"hi", format="png")
+
+
+def fastmcp_mixed():  # type: ignore[no-untyped-def]
+    return ["words", Audio(data=b"hi", format="wav"), File(data=b"hi", format="txt"), {"a": 1}]
+
+
+def fastmcp_result() -> ToolResult:
+    return ToolResult(content="words", structured_content={"a": 1}, meta={"b": 2})
+
+
+@pytest.mark.parametrize("function", [fastmcp_image, fastmcp_mixed, fastmcp_result, async_items])
+def test_results_of_fastmcp(function: Callable[..., Any]) -> None:
+    plain = ask(bare("fastmcp", function), function.__name__)
+    assert wire(ask(enveloped_server("fastmcp", function), function.__name__)) == wire(plain)
+
+
+def sdk_image() -> SDKImage:
+    return SDKImage(data=b"hi", format="png")
+
+
+def sdk_mixed():  # type: ignore[no-untyped-def]
+    return ["words", SDKAudio(data=b"hi", format="wav"), {"a": 1}]
+
+
+@pytest.mark.parametrize("function", [sdk_image, sdk_mixed])
+def test_results_of_the_sdk(function: Callable[..., Any]) -> None:
+    plain = ask(bare("mcpserver", function), function.__name__)
+    assert wire(ask(enveloped_server("mcpserver", function), function.__name__)) == wire(plain)
+
+
+def test_items_whose_type_is_stated() -> None:
+    result = ask(enveloped_server("mcpserver", stated_items), "stated_items")
+    assert result.structured_content == {"result": [0, 1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("function", [items, async_items])
+def test_items_that_are_yielded(library: str, function: Callable[..., Any]) -> None:
+    result = ask(enveloped_server(library, function), function.__name__)
+    assert not result.is_error
+    assert "3" in "".join(block.text for block in result.content)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_result_between_bytes_and_tokens_is_the_very_same(library: str) -> None:
+    """More bytes than the budget has tokens, and yet within it."""
+
+    def words() -> dict[str, str]:
+        return {"text": "plain words of a plain text " * 700}
+
+    plain = ask(bare(library, words), "words")
+    assert len(wire(plain)) > 16_000
+    assert wire(ask(enveloped_server(library, words), "words")) == wire(plain)

@@ -1,0 +1,131 @@
+"""A server that does what a call's arguments say: says large things, waits, dies, starts others, tells on itself.
+
+It speaks JSON-RPC by hand, so that it starts at once.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+MEGABYTE = 1 << 20
+ROWS = {
+    "type": "object",
+    "properties": {"rows": {"type": "array"}},
+    "required": ["rows"],
+    "additionalProperties": False,
+}
+
+
+def say(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+def answer(message: dict[str, Any], result: bytes) -> None:
+    say(b'{"jsonrpc":"2.0","id":%b,"result":' % json.dumps(message["id"]).encode())
+    say(result)
+    say(b"}\n")
+
+
+def large(kind: str, size: int) -> bytes:
+    """A result of about so many bytes."""
+    row = b'{"id":123,"name":"something here","v":[1, 2, 3]}'
+    if kind == "text":
+        line = b"hello world, a line of text\\n"
+        return b'{"content":[{"type":"text","text":"%b"}]}' % (line * (size // len(line)))
+    if kind == "wide":
+        line = b"hello world, a line of text\\n"
+        return b'{"content":[{"type":"text","text":"%b%b"}]}' % ("😀".encode(), line * (size // len(line)))
+    if kind == "image":
+        return b'{"content":[{"type":"image","mimeType":"image/png","data":"%b"}]}' % (b"QUJD" * (size // 4))
+    if kind == "json":
+        row = row.replace(b'"', b'\\"')
+        return b'{"content":[{"type":"text","text":"[%b]"}]}' % b", ".join([row] * (size // (len(row) + 2)))
+    document = b'{"rows":[%b]}' % b",".join([row] * (size // (2 * len(row) + 14)))
+    text = document.replace(b'"', b'\\"')
+    return b'{"content":[{"type":"text","text":"%b"}],"structuredContent":%b}' % (text, document)
+
+
+def call(message: dict[str, Any], arguments: dict[str, Any]) -> None:
+    name = message["params"]["name"]
+    if name in ("text", "wide", "image", "json", "typed"):
+        answer(message, large(name, arguments["bytes"]))
+    elif name == "chatty":
+        # Time for the input to fill up; then an answer, and at once much more.
+        time.sleep(0.3)
+        answer(message, large("typed", 100_000))
+        say(
+            b'{"jsonrpc":"2.0","method":"notifications/message","params":"%b"}\n'
+            % (b"x" * arguments["bytes"])
+        )
+    elif name == "exit":
+        os._exit(arguments["code"])
+    elif name == "die":
+        if arguments.get("half"):
+            say(b'{"jsonrpc":"2.0","id":')
+        os.kill(os.getpid(), arguments["signal"])
+    elif name == "silence":
+        pass
+    elif name == "hang":
+        # Reads nothing more.
+        while True:
+            time.sleep(60)
+    elif name == "family":
+        # A child and its child, as with npx; all of them ignore polite requests.
+        script = "import subprocess,sys,time,signal;signal.signal(15,signal.SIG_IGN);"
+        inner = script + "time.sleep(600)"
+        outer = (
+            script + "p=subprocess.Popen([sys.executable,'-c',sys.argv[1]]);print(p.pid,flush=True);p.wait()"
+        )
+        child = subprocess.Popen([sys.executable, "-c", outer, inner], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        pids = [os.getpid(), child.pid, int(child.stdout.readline())]
+        answer(message, json.dumps({"content": [{"type": "text", "text": json.dumps(pids)}]}).encode())
+    elif name == "self":
+        told = {"pid": os.getpid(), "group": os.getpgid(0), "environ": arguments.get("variable", "")}
+        answer(message, json.dumps({"content": [{"type": "text", "text": json.dumps(told)}]}).encode())
+    else:
+        answer(message, b'{"content":[]}')
+
+
+def caught(number: int, _frame: object) -> None:
+    os.write(2, b"caught %d\n" % number)
+
+
+def main() -> None:
+    for number in (signal.SIGUSR1, signal.SIGHUP):
+        signal.signal(number, caught)
+    os.write(2, b"words for people\n")
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        if message.get("method") == "tools/list":
+            names = [
+                "text",
+                "wide",
+                "image",
+                "json",
+                "exit",
+                "die",
+                "silence",
+                "hang",
+                "family",
+                "self",
+                "none",
+            ]
+            tools: list[dict[str, Any]] = [
+                {"name": name, "inputSchema": {"type": "object"}} for name in names
+            ]
+            tools.append({"name": "typed", "inputSchema": {"type": "object"}, "outputSchema": ROWS})
+            answer(message, json.dumps({"tools": tools}).encode())
+        elif message.get("method") == "tools/call":
+            call(message, message["params"].get("arguments", {}))
+        elif "id" in message:
+            answer(message, b"{}")
+
+
+main()

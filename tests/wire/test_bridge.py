@@ -1,0 +1,617 @@
+"""stdio in front of HTTP, line by line: headers, refusals, sessions that are lost, and the end."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcp_envelope.wire import headers
+from mcp_envelope.wire.frames import read
+
+from . import programs, sites
+from .programs import Talking
+from .sites import Reply, Scripted, Seen, call, event, json_reply, problem, request, result
+
+_HELLO = request(
+    "initialize", 1, protocolVersion=sites.OLD, capabilities={}, clientInfo={"name": "t", "version": "1"}
+)
+_READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+_WELCOME = {"protocolVersion": sites.OLD, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+_SAMPLE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "sampling/createMessage",
+    "params": {"messages": [], "maxTokens": 1},
+}
+
+
+def _note(number: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": number}}
+
+
+class _Old:
+    """The script of a server of the era of sessions; `more` answers what is no part of a beginning."""
+
+    def __init__(self, more: Callable[[Seen], Reply | None] = lambda seen: None) -> None:
+        self._more = more
+        self.session = "s-1"
+        self.listening: list[Reply] = []
+
+    def __call__(self, seen: Seen) -> Reply:
+        if seen.method == "GET":
+            return self.listening.pop(0) if self.listening else Reply(405, [("content-length", "0")])
+        if seen.method == "DELETE":
+            return Reply(200, [("content-length", "0")])
+        asked = seen.json
+        if asked.get("method") == "initialize":
+            return json_reply(result(asked["id"], _WELCOME), 200, ("mcp-session-id", self.session))
+        if seen.header("mcp-session-id") != self.session:
+            return json_reply(
+                {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}, 404
+            )
+        found = self._more(seen)
+        if found is not None:
+            return found
+        if "id" not in asked or "method" not in asked:
+            return Reply(202, [("content-length", "0")])
+        if asked["method"] == "tools/list":
+            return json_reply(result(asked["id"], sites.tools()))
+        return json_reply(result(asked["id"], sites.rows(3)))
+
+
+@contextmanager
+def _before(
+    script: Callable[[Seen], Reply], folder: Path, *said: str, **env: str
+) -> Iterator[tuple[Talking, Scripted]]:
+    server = Scripted(script)
+    with (
+        sites.serving(server, lifespan="off") as url,
+        programs.bridge(folder, f"{url}/mcp", *said, **env) as talking,
+    ):
+        yield talking, server
+
+
+def _begin(talking: Talking) -> None:
+    assert talking.ask(_HELLO)["result"] == _WELCOME
+    talking.say(_READY)
+
+
+def _until(happened: Callable[[], Any], what: str) -> None:
+    for _ in range(1500):
+        if happened():
+            return
+        time.sleep(0.01)
+    pytest.fail(f"it never came about: {what}")
+
+
+def _posted(server: Scripted) -> list[Any]:
+    return [seen.json for seen in server.seen if seen.method == "POST"]
+
+
+# -- headers ----------------------------------------------------------------------------------------------------
+
+
+def test_an_older_session_says_which_it_is(tmp_path: Path) -> None:
+    with _before(_Old(), tmp_path) as (talking, server):
+        _begin(talking)
+        talking.ask(call(identifier=2))
+        _until(lambda: any(seen.method == "GET" for seen in server.seen), "it listens")
+        assert talking.close() == 0
+    hello, *others = server.seen
+    assert hello.header("mcp-session-id") is hello.header("mcp-protocol-version") is None
+    for seen in others:
+        assert seen.header("mcp-session-id") == "s-1"
+        assert seen.header("mcp-protocol-version") == sites.OLD
+    assert others[-1].method == "DELETE"
+
+
+def test_a_request_of_the_stateless_era_repeats_itself_in_headers(tmp_path: Path) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}},
+            "flag": {"type": "boolean", "x-mcp-header": "Flag"},
+            "none": {"type": "string", "x-mcp-header": "None"},
+        },
+    }
+
+    def script(seen: Seen) -> Reply:
+        value: Any = {"tools": [{"name": "wähle", "inputSchema": schema}]}
+        return json_reply(result(seen.json["id"], value if "list" in seen.json["method"] else sites.rows(1)))
+
+    with _before(script, tmp_path) as (talking, server):
+        talking.ask(call("wähle", "c", True, region=" x", deep={"n": 7}, flag=True))
+        talking.ask(request("resources/read", 3, True, uri="test://a"))
+    # Which arguments belong into headers, only the list tells: it is asked for if nobody did.
+    listed, called, read_ = server.seen
+    assert listed.json["method"] == listed.header("mcp-method") == "tools/list"
+    assert listed.json["params"]["_meta"] == sites.meta()
+    assert called.header("mcp-protocol-version") == sites.MODERN
+    assert called.header("mcp-method") == "tools/call"
+    assert called.header("mcp-name") == "=?base64?d8OkaGxl?="
+    assert called.header("mcp-param-region") == "=?base64?IHg=?="
+    assert called.header("mcp-param-n") == "7"
+    assert called.header("mcp-param-flag") == "true"
+    assert called.header("mcp-param-none") is called.header("mcp-session-id") is None
+    assert (read_.header("mcp-method"), read_.header("mcp-name")) == ("resources/read", "test://a")
+
+
+@pytest.mark.parametrize(
+    "value", ["plain", "", " edge", "ü", "a\nb", "=?base64?eA==?=", "with space inside", "~!"]
+)
+def test_headers_carry_any_text_as_the_sdk_reads_it(value: str) -> None:
+    from mcp.shared.inbound import decode_header_value, encode_header_value
+
+    assert headers.encoded(value) == encode_header_value(value)
+    assert decode_header_value(headers.encoded(value)) == value
+
+
+@pytest.mark.parametrize(
+    "params", ['{"_meta":7}', '{"_meta":{"io.modelcontextprotocol/protocolVersion":7}}', "[]", '{"name":7}']
+)
+def test_what_is_no_request_of_the_stateless_era_has_no_such_headers(params: str) -> None:
+    frame = read(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%b}' % params.encode())
+    assert headers.modern(frame, lambda tool: {}) is None
+
+
+# -- order ------------------------------------------------------------------------------------------------------
+
+
+def test_notifications_keep_their_order_and_go_before_what_follows(tmp_path: Path) -> None:
+    def slow(seen: Seen) -> Reply | None:
+        return Reply(202, [("content-length", "0")], [0.05, b""]) if "id" not in seen.json else None
+
+    with _before(_Old(slow), tmp_path) as (talking, server):
+        _begin(talking)
+        talking.say(*[_note(number) for number in range(10)])
+        talking.ask(request("ping", 2))
+        said = _posted(server)
+    assert [each["params"]["data"] for each in said[2:12]] == list(range(10))
+    assert said[12]["method"] == "ping"
+
+
+def test_what_comes_on_a_stream_keeps_its_order(tmp_path: Path) -> None:
+    many = [event(_note(number)) for number in range(50)]
+    stream = sites.stream_reply(*many, event(result(2, sites.rows(1))))
+    with _before(_Old(lambda seen: stream if seen.json.get("id") == 2 else None), tmp_path) as (talking, _):
+        _begin(talking)
+        talking.say(call(identifier=2))
+        heard = [talking.hear() for _ in range(51)]
+    assert heard == [*[_note(number) for number in range(50)], result(2, sites.rows(1))]
+
+
+def test_requests_run_beside_each_other(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    def held(seen: Seen) -> Reply | None:
+        if seen.json.get("id") == 2:
+            return sites.stream_reply(0.6, event(result(2, sites.rows(1))))
+        gate.set()
+        return None
+
+    with _before(_Old(held), tmp_path) as (talking, _):
+        _begin(talking)
+        talking.say(call(identifier=2), request("ping", 3))
+        assert [talking.hear()["id"], talking.hear()["id"]] == [3, 2]
+
+
+def test_a_batch_goes_on_as_one(tmp_path: Path) -> None:
+    def batch(seen: Seen) -> Reply | None:
+        if isinstance(seen.json, list):
+            return json_reply([result(each["id"], sites.rows(3000)) for each in seen.json])
+        return None
+
+    class Batches(_Old):
+        def __call__(self, seen: Seen) -> Reply:
+            if seen.method == "POST" and isinstance(seen.json, list):
+                found = batch(seen)
+                assert found is not None
+                return found
+            return super().__call__(seen)
+
+    with _before(Batches(), tmp_path) as (talking, server):
+        _begin(talking)
+        talking.ask(request("tools/list", 2))
+        talking.say([call(identifier=3), call("envelope_read", 4, handle="x" * 22), call(identifier=5)])
+        ours, theirs = talking.hear(), talking.hear()
+    assert problem(ours) == "HANDLE_UNKNOWN"
+    assert [each["id"] for each in theirs] == [3, 5]
+    assert all("_envelope" in each["result"]["structuredContent"] for each in theirs)
+    assert [each["id"] for each in _posted(server)[-1]] == [3, 5]
+
+
+# -- what the server asks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["on the listening stream", "within a call"])
+def test_the_server_asks_and_the_client_answers(listens: bool, tmp_path: Path) -> None:
+    """The ids of both sides may be the same; they are told apart."""
+    script = _Old(
+        lambda seen: calling if seen.json.get("id") == 1 and seen.json.get("method") == "tools/call" else None
+    )
+    calling = sites.stream_reply(*([] if listens else [event(_SAMPLE)]), 0.5, event(result(1, sites.rows(1))))
+    if listens:
+        script.listening = [sites.stream_reply(event(_SAMPLE), 20.0)]
+    with _before(script, tmp_path) as (talking, server):
+        talking.ask({**_HELLO, "id": 0})
+        talking.say(call(identifier=1), _READY)
+        assert talking.hear() == _SAMPLE
+        answer = result(1, {"role": "assistant", "model": "m", "content": {"type": "text", "text": "4"}})
+        talking.say(answer)
+        assert talking.hear() == result(1, sites.rows(1))
+        _until(lambda: answer in _posted(server), "the answer arrives")
+
+
+# -- refusals and failures --------------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_down_and_comes_back(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with programs.bridge(tmp_path, f"http://127.0.0.1:{port}/mcp") as talking:
+        assert problem(talking.ask(call(identifier=1))) == "UPSTREAM_UNAVAILABLE"
+        assert talking.ask(request("ping", 2))["error"]["code"] == -32603
+        talking.say(_READY)
+        assert talking.close() == 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "words"),
+    [
+        (Reply(401, [("www-authenticate", "Bearer")], [b"{}"]), "FORBIDDEN", "--bearer-env"),
+        (Reply(403, [("content-type", "text/html")], [b"<p>no"]), "FORBIDDEN", "HTTP 403 Forbidden"),
+        (Reply(429, [("retry-after", "5")]), "RATE_LIMITED", "HTTP 429"),
+        (Reply(413, []), "TOO_LARGE", "HTTP 413"),
+        (
+            Reply(500, [("content-type", "application/json")], [b'{"error":"no"}']),
+            "UPSTREAM_UNAVAILABLE",
+            "HTTP 500",
+        ),
+        (
+            Reply(302, [("location", "https://other.example/mcp?key=1")]),
+            "UPSTREAM_UNAVAILABLE",
+            "https://other.example/mcp.",
+        ),
+        (
+            Reply(200, [("content-type", "application/json")], [b'{"jsonrpc"', None]),
+            "UPSTREAM_DIED",
+            "broke off",
+        ),
+        (sites.stream_reply(event(_note(1)), None), "UPSTREAM_DIED", "broke off"),
+        (sites.stream_reply(event(_note(1))), "UPSTREAM_DIED", "broke off"),
+        (json_reply(b"no json"), "UPSTREAM_DIED", "broke off"),
+    ],
+)
+def test_a_refusal_has_a_code(reply: Reply, code: str, words: str, tmp_path: Path) -> None:
+    with _before(_Old(lambda seen: reply if seen.json.get("id") in (2, 3) else None), tmp_path) as (
+        talking,
+        _,
+    ):
+        _begin(talking)
+        called = talking.ask(call(identifier=2))
+        asked = talking.ask(request("prompts/list", 3))
+    assert problem(called) == code
+    assert words in called["result"]["content"][0]["text"]
+    assert words in asked["error"]["message"]
+
+
+@pytest.mark.parametrize("identifier", [None, "server-error", 2])
+def test_an_error_of_the_protocol_answers_the_request_that_caused_it(identifier: Any, tmp_path: Path) -> None:
+    said = {"code": -32602, "message": "no", "data": {"x": 1.0}}
+    reply = json_reply({"jsonrpc": "2.0", "id": identifier, "error": said}, 400)
+    with _before(_Old(lambda seen: reply if seen.json.get("id") == 2 else None), tmp_path) as (talking, _):
+        _begin(talking)
+        assert talking.ask(call(identifier=2)) == {"jsonrpc": "2.0", "id": 2, "error": said}
+
+
+def test_redirects_within_the_server_are_followed_and_no_others(tmp_path: Path) -> None:
+    elsewhere = Scripted(lambda seen: json_reply(result(1, {})))
+
+    def script(seen: Seen) -> Reply:
+        if seen.path == "/mcp":
+            return Reply(307, [("location", "/mcp/"), ("content-length", "0")])
+        if seen.json["id"] == 1:
+            return json_reply(result(1, _WELCOME))
+        return Reply(307, [("location", f"{other}/steal"), ("content-length", "0")])
+
+    with (
+        sites.serving(elsewhere, lifespan="off") as other,
+        _before(script, tmp_path, "--bearer-env", "T", T="t") as (talking, server),
+    ):
+        assert talking.ask(_HELLO)["result"] == _WELCOME
+        assert "somewhere else" in talking.ask(request("ping", 2))["error"]["message"]
+    assert [seen.header("authorization") for seen in server.seen] == ["Bearer t"] * len(server.seen)
+    assert elsewhere.seen == []
+
+
+def test_the_oldest_transport_may_not_lead_credentials_elsewhere(tmp_path: Path) -> None:
+    elsewhere = Scripted(lambda seen: Reply(202))
+
+    def script(seen: Seen) -> Reply:
+        if seen.method == "POST":
+            return Reply(405, [("content-length", "0")])
+        return sites.stream_reply(b"event: endpoint\ndata: %b/steal\n\n" % other.encode(), 20.0)
+
+    with (
+        sites.serving(elsewhere, lifespan="off") as other,
+        _before(script, tmp_path, "--bearer-env", "T", T="t") as (talking, _),
+    ):
+        assert "405" in talking.ask(_HELLO)["error"]["message"]
+    assert elsewhere.seen == []
+
+
+# -- cancellation -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["old", "modern"])
+def test_a_request_is_cancelled_as_its_era_has_it(modern: bool, tmp_path: Path) -> None:
+    held = sites.stream_reply(event(_note(1)), 20.0)
+
+    def script(seen: Seen) -> Reply:
+        if modern:
+            return held if seen.json["id"] == 2 else json_reply(result(seen.json["id"], sites.tools()))
+        return old(seen)
+
+    old = _Old(lambda seen: held if seen.json.get("id") == 2 else None)
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}
+    with _before(script, tmp_path) as (talking, server):
+        if not modern:
+            _begin(talking)
+        talking.say(call(identifier=2, modern=modern))
+        assert talking.hear() == _note(1)
+        talking.say(cancelled)
+        if modern:
+            _until(lambda: server.gone == 1, "the server is told by hanging up")
+            talking.say({**cancelled, "params": {"requestId": 77}})
+            assert talking.ask(request("tools/list", 3, True))["id"] == 3
+        else:
+            _until(lambda: cancelled in _posted(server), "the server is told in words")
+            assert server.gone == 0
+        assert (cancelled in _posted(server)) is not modern
+        assert not modern or len([each for each in _posted(server) if "id" not in each]) == 0
+
+
+# -- sessions that are lost -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", ["404", "400"])
+def test_a_server_that_forgot_the_session_is_told_again(words: str, tmp_path: Path) -> None:
+    script = _Old()
+
+    def forgetful(seen: Seen) -> Reply:
+        reply = script(seen)
+        if reply.status == 404 and words == "400":
+            return Reply(
+                400, [("content-type", "text/plain")], [b"Bad Request: No valid session ID provided"]
+            )
+        return reply
+
+    script.listening = [sites.stream_reply(event(_note(1)), 20.0), sites.stream_reply(event(_note(2)), 20.0)]
+    with _before(forgetful, tmp_path) as (talking, server):
+        _begin(talking)
+        assert talking.hear() == _note(1)
+        script.session = "s-2"
+        talking.say(*[call(identifier=number) for number in (5, 6, 7)])
+        heard = [talking.hear() for _ in range(4)]
+        talking.close()
+    answers = [each for each in heard if "id" in each]
+    assert sorted(each["id"] for each in answers) == [5, 6, 7]
+    assert all(each["result"] == sites.rows(3) for each in answers)
+    assert _note(2) in heard, "it listens again, too"
+    hellos = [each for each in _posted(server) if each.get("method") == "initialize"]
+    assert len(hellos) == 2, "however many find out"
+    assert hellos[1]["params"] == _HELLO["params"]
+    assert _posted(server).count(_READY) == 2
+    assert server.seen[-1].header("mcp-session-id") == "s-2"
+
+
+def test_a_server_that_takes_nobody_back(tmp_path: Path) -> None:
+    script = _Old()
+    refuses = [False]
+
+    def strict(seen: Seen) -> Reply:
+        if refuses[0] and seen.method == "POST" and seen.json.get("method") == "initialize":
+            return Reply(503, [("content-length", "0")])
+        return script(seen)
+
+    with _before(strict, tmp_path) as (talking, _):
+        _begin(talking)
+        script.session, refuses[0] = "s-2", True
+        assert problem(talking.ask(call(identifier=2))) == "UPSTREAM_UNAVAILABLE"
+        refuses[0] = False
+        assert talking.ask(call(identifier=3))["result"] == sites.rows(3)
+
+
+def test_a_stream_that_listens_is_opened_again_where_it_was(tmp_path: Path) -> None:
+    script = _Old()
+    script.listening = [
+        sites.stream_reply(b"retry: 20\n\n", event(_note(1), "e-1")),
+        sites.stream_reply(event(_note(2), "e-2"), None),
+        Reply(503, [("content-length", "0")]),
+        sites.stream_reply(event(_note(3), "e-3"), 20.0),
+    ]
+    with _before(script, tmp_path) as (talking, server):
+        _begin(talking)
+        assert [talking.hear(), talking.hear(), talking.hear()] == [_note(1), _note(2), _note(3)]
+    listened = [seen.header("last-event-id") for seen in server.seen if seen.method == "GET"]
+    assert listened == [None, "e-1", "e-2", "e-2"]
+
+
+@pytest.mark.parametrize("end", [None, b""], ids=["broken", "ended"])
+def test_an_answer_is_taken_up_where_its_stream_broke(end: bytes | None, tmp_path: Path) -> None:
+    script = _Old(lambda seen: broken if seen.json.get("id") in (2, 3) else None)
+    broken = sites.stream_reply(b"retry: 20\nid: e-1\ndata:\n\n", event(_note(1), "e-2"), end)
+    with _before(script, tmp_path) as (talking, server):
+        _begin(talking)
+        _until(lambda: any(seen.method == "GET" for seen in server.seen), "it listens")
+        script.listening = [
+            sites.stream_reply(event(_note(2), "e-3"), None),
+            sites.stream_reply(event(result(2, sites.rows(3000)))),
+        ]
+        talking.ask(request("tools/list", 9))
+        talking.say(call(identifier=2))
+        assert [talking.hear(), talking.hear()] == [_note(1), _note(2)]
+        assert "_envelope" in talking.hear()["result"]["structuredContent"]
+        # A request that is no call is taken up as well; what cannot be is told in the end.
+        script.listening = [sites.stream_reply(event(result(3, {"prompts": []})))]
+        talking.say(request("prompts/list", 3))
+        assert [talking.hear(), talking.hear()] == [_note(1), result(3, {"prompts": []})]
+        assert problem(talking.ask(call(identifier=2))) == "UPSTREAM_DIED"
+    taken_up = [seen.header("last-event-id") for seen in server.seen if seen.method == "GET"][1:]
+    assert taken_up == ["e-2", "e-3", "e-2", "e-2"]
+
+
+def test_the_one_stream_of_the_oldest_transport_is_lost_and_found(tmp_path: Path) -> None:
+    count = [0]
+
+    def script(seen: Seen) -> Reply:
+        if seen.method == "GET":
+            count[0] += 1
+            opening = b"event: endpoint\ndata: /messages?n=%d\n\n" % count[0]
+            welcome = result(1 if count[0] == 1 else "mcp-envelope-again-1", _WELCOME)
+            last = [0.4, None] if count[0] == 1 else [0.3, event(result(3, {"content": []})), 20.0]
+            return sites.stream_reply(opening, 0.3, event(welcome), *last)
+        if seen.path == "/mcp":
+            return Reply(405, [("content-length", "0")])
+        return Reply(202, [("content-length", "0")])
+
+    with _before(script, tmp_path) as (talking, server):
+        _begin(talking)
+        assert problem(talking.ask(call(identifier=2))) == "UPSTREAM_DIED"
+        assert talking.ask(call(identifier=3))["result"] == {"content": []}
+    said = [(seen.query, seen.json.get("method")) for seen in server.seen if seen.path == "/messages"]
+    assert said == [
+        ("n=1", "initialize"),
+        ("n=1", "notifications/initialized"),
+        ("n=1", "tools/call"),
+        ("n=2", "initialize"),
+        ("n=2", "notifications/initialized"),
+        ("n=2", "tools/call"),
+    ]
+
+
+# -- lists of our own -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_typed_result_before_any_list(fails: bool, tmp_path: Path) -> None:
+    def more(seen: Seen) -> Reply | None:
+        if seen.json.get("method") == "tools/list":
+            return Reply(500) if fails else None
+        return json_reply(result(2, sites.rows(3000))) if seen.json.get("id") == 2 else None
+
+    with _before(_Old(more), tmp_path) as (talking, server):
+        _begin(talking)
+        heard = talking.ask(call(identifier=2))
+        assert talking.hears_nothing(0.2), "what we ask ourselves is nobody else's"
+    if fails:
+        assert problem(heard) == "RESULT_TOO_LARGE"
+    else:
+        assert "_envelope" in heard["result"]["structuredContent"]
+    asked = [
+        seen for seen in server.seen if seen.method == "POST" and seen.json.get("method") == "tools/list"
+    ]
+    assert [seen.header("mcp-session-id") for seen in asked] == ["s-1"]
+
+
+def test_every_message_is_one_line_however_it_came(tmp_path: Path) -> None:
+    pretty = msgspec.json.format(msgspec.json.encode(result(2, sites.rows(2))), indent=2)
+    in_lines = b"".join(b"data: %b\n" % line for line in pretty.replace(b": 2", b": 3").splitlines()) + b"\n"
+    replies = {2: json_reply(pretty.replace(b"\n", b"\r\n")), 3: sites.stream_reply(in_lines)}
+    with _before(_Old(lambda seen: replies.get(seen.json.get("id"))), tmp_path) as (talking, _):
+        _begin(talking)
+        talking.ask(request("tools/list", 9))
+        for number in (2, 3):
+            assert talking.ask(call(identifier=number)) == result(number, sites.rows(2))
+
+
+def test_an_event_of_twenty_megabytes(tmp_path: Path) -> None:
+    data = msgspec.json.encode(result(2, sites.rows(300_000)))
+    assert len(data) > 20_000_000
+    script = _Old(lambda seen: sites.stream_reply(event(data)) if seen.json.get("id") == 2 else None)
+    with _before(script, tmp_path) as (talking, _):
+        _begin(talking)
+        notice = talking.ask(call(identifier=2))["result"]["structuredContent"]["_envelope"]
+        assert notice["dropped"][0]["total"] == 300_000
+        page = talking.ask(call("envelope_read", 3, handle=notice["handle"], path="/rows/299999"))
+    assert "row 299999" in str(page)
+
+
+def test_who_observes_changes_nothing(tmp_path: Path) -> None:
+    large = result(2, sites.rows(3000))
+    script = _Old(lambda seen: json_reply(large) if seen.json.get("id") == 2 else None)
+    with _before(script, tmp_path, "--observe") as (talking, server):
+        _begin(talking)
+        assert talking.ask(call(identifier=2, tokenBudget=300)) == large
+        assert talking.ask(request("tools/list", 3))["result"] == sites.tools()
+    assert [each.get("method") for each in _posted(server)] == [
+        "initialize",
+        "notifications/initialized",
+        "tools/call",
+        "tools/list",
+    ]
+
+
+# -- the end ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["closed", "SIGTERM", "SIGINT", "deaf"])
+def test_the_end(how: str, tmp_path: Path) -> None:
+    """Whatever runs is given up, the session is closed, and the program ends by itself."""
+    script = _Old(
+        lambda seen: sites.stream_reply(event(_note(1)), 30.0) if seen.json.get("id") == 2 else None
+    )
+    script.listening = [sites.stream_reply(b": hello\n\n", 30.0)]
+    with _before(script, tmp_path) as (talking, server):
+        _begin(talking)
+        talking.say(call(identifier=2))
+        assert talking.hear() == _note(1)
+        process = talking.process
+        if how == "closed":
+            assert talking.close() == 0
+        elif how == "deaf":
+            # The client reads no more; the next line but one finds that out.
+            talking.deaf = True
+            talking.ask(request("ping", 3))
+            talking.say(request("ping", 4))
+            assert process.wait(15) == 0
+        else:
+            number = getattr(signal, how)
+            process.send_signal(number)
+            assert process.wait(15) == 128 + number
+        _until(lambda: server.gone == 2, "the server is told that nobody listens")
+        assert server.seen[-1].method == "DELETE"
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_server_that_does_not_let_go_is_not_waited_for(tmp_path: Path) -> None:
+    script = _Old()
+
+    def stuck(seen: Seen) -> Reply:
+        return Reply(200, [], [60.0]) if seen.method == "DELETE" else script(seen)
+
+    with _before(stuck, tmp_path) as (talking, _):
+        _begin(talking)
+        assert talking.close() == 0
+
+
+def test_credentials_are_never_said(tmp_path: Path) -> None:
+    secret = "s3cr3t-of-somebody"
+    script = _Old(lambda seen: Reply(401, [], [b"no"]) if seen.json.get("id") == 2 else None)
+    with _before(script, tmp_path, "--bearer-env", "T", "--header-env", "X-Key=T", T=secret) as (talking, _):
+        _begin(talking)
+        heard = talking.ask(call(identifier=2))
+        talking.close()
+        assert talking.process.stderr is not None
+        assert secret not in talking.process.stderr.read().decode() + str(heard)

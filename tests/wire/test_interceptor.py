@@ -1,0 +1,393 @@
+"""What the interceptor does to the frames that concern it: lists, calls, results, `envelope_read`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from mcp_envelope.vault.ledger import Ledger
+
+from .harness import META, NOTICE, ROWS, Talk, call, count, frame, request, result, rows, texts, tool, typed
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Talk:
+    return Talk(tmp_path)
+
+
+def schema_of(entries: list[dict[str, Any]], name: str) -> Any:
+    return next(entry["outputSchema"] for entry in entries if entry["name"] == name)
+
+
+# -- lists --------------------------------------------------------------------------------------------------
+
+
+def test_a_list_says_what_will_come(talk: Talk) -> None:
+    plain, closed, own = talk.listed(tool("plain", x={"type": "integer"}), tool("closed", ROWS))
+    assert plain["inputSchema"]["properties"]["tokenBudget"]["type"] == "integer"
+    assert plain["inputSchema"]["properties"]["x"] == {"type": "integer"}
+    assert "outputSchema" not in plain
+    assert "_envelope" in closed["outputSchema"]["properties"]
+    assert closed["outputSchema"]["additionalProperties"] is False
+    assert own["name"] == "envelope_read"
+
+
+def test_every_page_is_rewritten_and_our_tool_is_on_the_first_alone(talk: Talk) -> None:
+    talk.send(request(1, "tools/list"))
+    [first], _ = talk.reply(result(1, tools=[tool("a", ROWS)], nextCursor=""))
+    talk.send(request(2, "tools/list", cursor=""))
+    [second], _ = talk.reply(result(2, tools=[tool("b", ROWS)]))
+    names = [[entry["name"] for entry in json.loads(page)["result"]["tools"]] for page in (first, second)]
+    assert names == [["a", "envelope_read"], ["b"]]
+    assert b"_envelope" in second
+
+
+def test_what_a_list_says_besides_keeps_its_bytes(talk: Talk) -> None:
+    talk.send(request(1, "tools/list"))
+    entry = (
+        rb'{"name":"t\u0061","inputSchema":{"type":"object","properties":{"n":{"minimum":1.0}}},"x":1e400}'
+    )
+    [shown], _ = talk.reply(b'{"id":1,"result":{"ttlMs":1.50,"tools":[%b]},"jsonrpc":"2.0"}' % entry)
+    assert shown.startswith(b'{"id":1,"result":{"ttlMs":1.50,"tools":[{"name":"t\\u0061","inputSchema":')
+    assert b'{"minimum":1.0}' in shown
+    assert b'"x":1e400' in shown
+
+
+def test_a_tool_keeps_a_token_budget_of_its_own(talk: Talk) -> None:
+    talk.listed(tool("own", tokenBudget={"type": "string"}), tool("ours"))
+    _, [onward] = talk.send(call(1, "own", {"tokenBudget": "mine"}))
+    assert json.loads(onward)["params"]["arguments"] == {"tokenBudget": "mine"}
+    _, [onward] = talk.send(call(2, "ours", {"a": 1, "tokenBudget": 200}))
+    assert json.loads(onward)["params"]["arguments"] == {"a": 1}
+
+
+def test_entries_that_are_broken_do_not_spoil_the_others(talk: Talk) -> None:
+    deep: Any = {}
+    for _ in range(300):
+        deep = {"properties": {"a": deep}}
+    strange = [
+        5,
+        {"name": 5},
+        tool("odd", {"type": 17}),
+        tool("deep", {"type": "object", **deep}),
+        tool("good", ROWS),
+    ]
+    shown = talk.listed(*strange)  # type: ignore[arg-type]
+    assert shown[:2] == strange[:2]
+    assert shown[2]["outputSchema"] == {"type": 17}
+    assert "_envelope" in schema_of(shown[4:], "good")["properties"]
+
+
+def test_a_tool_that_we_cannot_follow_is_listed_as_it_is(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish = talk.front.publish
+
+    def broken(name: str, *more: Any) -> Any:
+        if name == "bad":
+            raise ZeroDivisionError
+        return publish(name, *more)
+
+    monkeypatch.setattr(talk.front, "publish", broken)
+    bad, good, _ = talk.listed(tool("bad", ROWS), tool("good", ROWS))
+    assert bad == tool("bad", ROWS)
+    assert "_envelope" in good["outputSchema"]["properties"]
+
+
+def test_a_list_that_is_an_error_or_no_list_passes(talk: Talk) -> None:
+    for answer in (
+        frame({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}),
+        result(1, tools=5),
+        frame({"id": 1, "result": []}),
+    ):
+        talk.send(request(1, "tools/list"))
+        assert talk.reply(answer) == ([answer], [])
+
+
+# -- results ------------------------------------------------------------------------------------------------
+
+
+def test_a_result_that_fits_passes_byte_for_byte(talk: Talk) -> None:
+    talk.listed(tool("t", ROWS))
+    talk.send(call(1, "t"))
+    answer = (
+        b' {"id":1.0, "result" :{"content":[ ],"structuredContent": {"rows":[],"total":0.0}} ,"x":1e400}\r'
+    )
+    assert talk.reply(answer) == ([answer], [])
+
+
+def test_a_typed_result_is_cut_in_both_lanes_and_valid(talk: Talk) -> None:
+    entries = talk.listed(tool("t", ROWS))
+    data = rows(2000)
+    got = talk.called("t", {**typed(data), "_meta": {"mine": 1}, "extra": [1.0]})
+    assert count(got["content"]) <= talk.tokens
+    assert count(got["structuredContent"]) <= talk.tokens
+    assert jsonschema_rs.is_valid(schema_of(entries, "t"), got["structuredContent"])
+    kept = got["structuredContent"]["rows"]
+    assert kept == data["rows"][: len(kept)]
+    assert kept
+    assert got["extra"] == [1.0]
+    assert got["_meta"]["mine"] == 1
+    notice = got["structuredContent"]["_envelope"]
+    assert notice["dropped"] == [{"path": "/rows", "kept": len(kept), "total": 2000}]
+    assert json.loads(got["content"][0]["text"])["_envelope"]["handle"] == notice["handle"]
+    page = talk.read(notice["handle"], path="/rows", offset=len(kept))
+    assert json.loads(page["content"][0]["text"])[0] == data["rows"][len(kept)]
+
+
+def test_a_root_that_is_no_object_is_wrapped_always(talk: Talk) -> None:
+    entries = talk.listed(tool("t", {"type": "array", "items": {"type": "integer"}}))
+    schema = schema_of(entries, "t")
+    for data in ([1, 2], list(range(5000))):
+        got = talk.called("t", typed(data))
+        assert got["structuredContent"]["result"][:2] == data[:2]
+        assert jsonschema_rs.is_valid(schema, got["structuredContent"])
+        assert count(got["structuredContent"]) <= talk.tokens
+
+
+def test_images_and_links_are_kept(talk: Talk) -> None:
+    talk.listed(tool("t"))
+    image = {"type": "image", "data": "QUJD", "mimeType": "image/png"}
+    link = {"type": "resource_link", "uri": "file:///x", "name": "x"}
+    got = talk.called("t", {"content": [*texts("word " * 5000), image, link]})
+    assert image in got["content"]
+    assert link in got["content"]
+    assert count(got["content"]) <= talk.tokens
+    large = {**image, "data": "QUJD" * 5000}
+    got = talk.called("t", {"content": [large, *texts("small")]})
+    assert "image/png left out" in got["content"][0]["text"]
+    assert got["content"][1]["text"] == "small"
+
+
+def test_json_in_strings_stays_json(talk: Talk) -> None:
+    talk.listed(
+        tool("t", {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]})
+    )
+    inner = json.dumps([{"n": n, "text": "some words"} for n in range(1000)])
+    got = talk.called("t", {"content": texts(inner), "structuredContent": {"result": inner}})
+    assert json.loads(got["structuredContent"]["result"])[0] == {"n": 0, "text": "some words"}
+    assert count(got["structuredContent"]) <= talk.tokens
+    got = talk.called("t", {"content": texts(inner)})
+    assert json.loads(got["content"][0]["text"])[0] == {"n": 0, "text": "some words"}
+
+
+def test_a_closed_draft_07_schema(talk: Talk) -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "definitions": {"r": ROWS},
+        "$ref": "#/definitions/r",
+    }
+    entries = talk.listed(tool("t", schema))
+    got = talk.called("t", typed(rows(1000)))
+    assert "_envelope" in got["structuredContent"]
+    assert jsonschema_rs.is_valid(schema_of(entries, "t"), got["structuredContent"])
+
+
+def test_errors_are_fitted_too(talk: Talk) -> None:
+    talk.listed(tool("t", ROWS))
+    trace = "".join(f"line {n} of the trace\n" for n in range(3000)) + "the cause"
+    got = talk.called("t", {"content": texts(trace), "isError": True})
+    assert got["isError"] is True
+    assert got["content"][0]["text"].startswith("line 0")
+    assert "the cause" in got["content"][0]["text"]
+    assert count(got["content"]) <= talk.tokens
+    # A failure's structure is not held to the schema; a cut one might be, by some clients, so there is none.
+    got = talk.called("t", {"content": texts("it broke"), "structuredContent": rows(2000), "isError": True})
+    assert "structuredContent" not in got
+    assert got["isError"] is True
+    assert got["content"][0]["text"] == "it broke"
+    assert count(got["content"]) <= talk.tokens
+    handle = got["_meta"][NOTICE]["handle"]
+    assert talk.read(handle, path="/content/1/text/total")["content"][0]["text"] == "2000"
+
+
+def test_a_json_rpc_error_is_fitted_and_kept_whole(talk: Talk) -> None:
+    talk.listed(tool("t"))
+    talk.send(call(1, "t"))
+    error = {"code": -32000, "message": "start " + "x" * 20_000 + " end", "data": {"a": 1}}
+    [shown], _ = talk.reply(frame({"jsonrpc": "2.0", "id": 1, "error": error}))
+    got = json.loads(shown)["error"]
+    assert got["code"] == -32000
+    assert got["message"].startswith("start xxx")
+    assert count(got) <= talk.tokens
+    handle = got["message"].split('handle="')[1].split('"')[0]
+    assert talk.read_all(handle, "/message") == error["message"]
+    assert json.loads(talk.read(handle, path="/data")["content"][0]["text"]) == error["data"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"toolResult": "x" * 50_000},
+        {"content": "x" * 50_000},
+        {"content": None, "structuredContent": {"a": "x" * 50_000}},
+        {"content": [5, None, "x" * 50_000]},
+        {"content": [{"type": "text", "text": 7, "more": "x" * 50_000}], "isError": "no"},
+        {"structuredContent": "x" * 50_000},
+        {"resultType": 5, "content": [{"type": "unheard of", "data": "x" * 50_000}]},
+    ],
+)
+def test_what_is_no_result_is_fitted_as_well(talk: Talk, answer: dict[str, Any]) -> None:
+    talk.listed(tool("t", ROWS), tool("u"))
+    for name in ("t", "u"):
+        got = talk.called(name, answer)
+        assert count(got["content"]) <= talk.tokens
+        assert count(got.get("structuredContent")) <= talk.tokens
+        assert "toolResult" not in got
+        if name == "t":
+            assert "structuredContent" not in got
+
+
+@pytest.mark.parametrize(
+    "kind", [{"resultType": "input_required"}, {"resultType": "task"}, {"task": {"taskId": "a"}}]
+)
+def test_what_is_not_a_result_yet_passes(talk: Talk, kind: dict[str, Any]) -> None:
+    talk.listed(tool("t", ROWS))
+    talk.send(call(1, "t"))
+    answer = result(1, **kind, inputRequests={"x": "y" * 50_000})
+    assert talk.reply(answer) == ([answer], [])
+
+
+def test_the_result_of_a_task_is_a_result(talk: Talk) -> None:
+    entries = talk.listed(tool("t", ROWS))
+    talk.send(call(1, "t", task={"ttl": 1}))
+    talk.reply(result(1, task={"taskId": "a", "status": "working"}))
+    talk.send(request(2, "tasks/result", taskId="a"))
+    [shown], _ = talk.reply(result(2, **typed(rows(2000))))
+    got = json.loads(shown)["result"]
+    assert count(got["structuredContent"]) <= talk.tokens
+    assert jsonschema_rs.is_valid(schema_of(entries, "t"), got["structuredContent"])
+    talk.send(call(3, "t"))
+    talk.reply(result(3, resultType="task", taskId="b", status="working"))
+    talk.send(request(4, "tasks/get", taskId="b"))
+    working = result(4, resultType="complete", taskId="b", status="working")
+    assert talk.reply(working) == ([working], [])
+    talk.send(request(5, "tasks/get", taskId="b"))
+    [shown], _ = talk.reply(result(5, taskId="b", status="completed", result=typed(rows(2000))))
+    got = json.loads(shown)["result"]
+    assert got["status"] == "completed"
+    assert count(got["result"]["structuredContent"]) <= talk.tokens
+
+
+def test_a_budget_for_one_call(talk: Talk) -> None:
+    talk.listed(tool("t"))
+    small = talk.called("t", {"content": texts("word " * 5000)}, {"tokenBudget": 150})
+    large = talk.called("t", {"content": texts("word " * 5000)}, {"tokenBudget": 2000})
+    assert count(small["content"]) <= 150
+    assert 1500 < count(large["content"]) <= 2000
+    strange = talk.called("t", {"content": texts("fine")}, {"tokenBudget": "lots"})
+    assert "not a number" in json.dumps(strange)
+
+
+# -- envelope_read ------------------------------------------------------------------------------------------
+
+
+def test_our_own_tool_is_answered_here(talk: Talk) -> None:
+    talk.listed(tool("t"))
+    text = "".join(f"line {n}\n" for n in range(5000))
+    got = talk.called("t", {"content": texts(text)})
+    handle = got["_meta"][NOTICE]["handle"]
+    assert handle in got["content"][-1]["text"]
+    assert talk.read_all(handle, "/content/0/text") == text
+    # Without a path all of it is meant: a text so long that only its beginning is loaded.
+    back, onward = talk.send(call(9, "envelope_read", {"handle": handle}, _meta=META))
+    assert not onward
+    assert json.loads(back[0])["result"]["content"][0]["text"].startswith("line 0\nline 1\n")
+    assert json.loads(back[0])["result"]["resultType"] == "complete"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"handle": 5}, {"handle": "nobody"}, {"handle": "x", "offset": -1}, {"handle": "x", "path": []}],
+)
+def test_our_own_tool_says_what_is_wrong(talk: Talk, arguments: dict[str, Any]) -> None:
+    talk.listed(tool("t"))
+    [back], _ = talk.send(call(9, "envelope_read", arguments))
+    assert json.loads(back)["result"]["isError"] is True
+
+
+def test_our_own_tool_takes_any_bytes(talk: Talk) -> None:
+    talk.listed(tool("t"))
+    for arguments in (
+        b"null",
+        b"5",
+        b'{"handle":1e400}',
+        b'{"handle":"\xff"}',
+        b'{"handle":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ):
+        sent = b'{"id":1,"method":"tools/call","params":{"name":"envelope_read","arguments":%b}}' % arguments
+        back, onward = talk.send(sent)
+        assert len(back) + len(onward) == 1
+
+
+def test_stored_results_are_resources(talk: Talk) -> None:
+    talk.listed(tool("t"))
+    got = talk.called("t", {"content": texts("word " * 5000)})
+    uri = f"envelope://{got['_meta'][NOTICE]['handle']}/content/0"
+    [back], onward = talk.send(request(3, "resources/read", uri=uri, _meta=META))
+    assert not onward
+    read = json.loads(back)["result"]
+    assert read["contents"][0]["text"] == "word " * 5000
+    assert read["resultType"] == "complete"
+    [back], onward = talk.send(request(4, "resources/read", uri="envelope://nobody"))
+    assert json.loads(back)["error"]["code"] == -32602
+    other = request(5, "resources/read", uri="file:///x")
+    assert talk.send(other) == ([], [other])
+
+
+def test_a_server_with_an_envelope_is_left_alone(talk: Talk, tmp_path: Path) -> None:
+    talk.send(request(1, "tools/list"))
+    listed = result(1, tools=[tool("t", ROWS), tool("envelope_read")])
+    assert talk.reply(listed) == ([listed], [])
+    for sent in (call(2, "envelope_read", {"handle": "x"}), call(3, "t", {"tokenBudget": 200})):
+        assert talk.send(sent) == ([], [sent])
+    answer = result(3, content=texts("x" * 100_000))
+    assert talk.reply(answer) == ([answer], [])
+
+
+def test_a_proxy_in_front_of_a_proxy(tmp_path: Path) -> None:
+    """The outer one asks the inner one before it says that it does not know a handle."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    inner, outer = Talk(tmp_path / "a"), Talk(tmp_path / "b")
+    inner.listed(tool("t"))
+    handle = inner.called("t", {"content": texts("word " * 5000)})["_meta"][NOTICE]["handle"]
+    back, [own] = outer.send(call(5, "envelope_read", {"handle": handle}))
+    assert not back
+    _, [own] = inner.send(own)
+    [listed], _ = inner.reply(result(json.loads(own)["id"], tools=[tool("t")]))
+    back, [onward] = outer.reply(listed)
+    assert not back
+    assert onward == call(5, "envelope_read", {"handle": handle})
+
+
+# -- observing ----------------------------------------------------------------------------------------------
+
+
+def test_observing_changes_nothing_and_counts(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    talk = Talk(tmp_path, observe=True, ledger=ledger, vault="none")
+    for sent in (
+        request(1, "tools/list"),
+        call(2, "t", {"tokenBudget": 100}),
+        call(3, "envelope_read", {"handle": "x"}),
+        request(4, "resources/read", uri="envelope://x"),
+    ):
+        assert talk.send(sent) == ([], [sent])
+    for answer in (
+        result(2, **typed(rows(2000))),
+        result(1, tools=[tool("t", ROWS)]),
+        result(3, content=texts("x" * 90_000)),
+        frame({"id": 4, "error": {"code": 1, "message": "x" * 90_000}}),
+    ):
+        assert talk.reply(answer) == ([answer], [])
+    talk.send(call(5, "t"))
+    assert talk.wire.lost("gone") == []
+    ledger.flush()
+    [total] = ledger.totals()
+    assert total.calls == 2
+    assert total.cut == 2
+    assert total.tokens_saved > 20_000
+    ledger.close()

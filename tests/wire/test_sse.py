@@ -1,0 +1,127 @@
+"""Server-sent events: split anywhere, they are the same events, and no byte changes that need not."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_envelope.wire import sse
+
+_LINES = st.sampled_from(
+    [
+        *(
+            b"data: {}",
+            b"data:x",
+            b"data",
+            b"data:  two",
+            b"event: message",
+            b"event: other",
+            b"id: 7",
+            b"id",
+        ),
+        *(
+            b": ping",
+            b":",
+            b"retry: 50",
+            b"retry: soon",
+            b"unknown: 1",
+            b"",
+            b"datas: no",
+            b"a line without end",
+        ),
+    ]
+)
+_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+
+
+@st.composite
+def _streams(draw: st.DrawFn) -> bytes:
+    """Lines and their ends, in one way or mixed, the last event whole or not."""
+    ends = draw(_ENDS.map(st.just)) if draw(st.booleans()) else _ENDS
+    return b"".join(line + draw(ends) for line in draw(st.lists(_LINES, max_size=14)))
+
+
+def _split(stream: bytes, cuts: list[int]) -> tuple[list[sse.Event], bytes]:
+    splitter = sse.Splitter(1 << 30)
+    places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    events: list[sse.Event] = []
+    for start, end in pairwise(places):
+        events += splitter.feed(stream[start:end])
+    return events, splitter.rest()
+
+
+def _told(events: list[sse.Event]) -> list[tuple[bytes | None, bytes, bytes | None, int | None]]:
+    """What events say; a blank line more or less says nothing."""
+    return [event[1:5] for event in events if event[1:5] != (None, b"message", None, None)]
+
+
+@given(_streams(), st.lists(st.integers(0, 200), max_size=40))
+def test_a_stream_says_the_same_however_it_is_cut(stream: bytes, cuts: list[int]) -> None:
+    at_once, _ = _split(stream, [])
+    events, rest = _split(stream, cuts)
+    assert _told(events) == _told(at_once)
+    assert b"".join(event.raw for event in events) + rest == stream
+
+
+@given(_streams().map(lambda stream: stream + b"\n\n"))
+def test_data_is_what_the_library_of_the_sdk_reads(stream: bytes) -> None:
+    # It splits as a text, and so it takes the line separators of Unicode for line ends; there are none here.
+    headers = {"content-type": "text/event-stream"}
+    asked = httpx2.Request("GET", "http://127.0.0.1/")
+    response = httpx2.Response(200, headers=headers, content=stream, request=asked)
+    theirs = [each.data for each in httpx2.EventSource(response) if each.data]
+    ours = [event.data.decode() for event in _split(stream, [])[0] if event.data]
+    assert ours == theirs
+
+
+@given(_streams(), st.binary(max_size=30).map(lambda data: data.replace(b"\r", b"")))
+def test_other_data_leaves_the_rest_of_the_event(stream: bytes, data: bytes) -> None:
+    for event in _split(stream, [])[0]:
+        if event.data is None:
+            continue
+        (changed,) = sse.Splitter(1 << 20).feed(event.with_data(data))
+        assert changed.data == data
+        assert (changed.name, changed.id, changed.retry) == (event.name, event.id, event.retry)
+
+
+@pytest.mark.parametrize("data", [b"{}", b"two\nlines", b"\n", b""])
+def test_an_event_of_our_own_says_what_it_should(data: bytes) -> None:
+    (event,) = sse.Splitter(1 << 20).feed(sse.message(data))
+    assert (event.name, event.data) == (b"message", data)
+
+
+def test_a_mark_at_the_beginning_hides_nothing() -> None:
+    (event,) = sse.Splitter(100).feed(b"\xef\xbb\xbfdata: x\n\n")
+    assert event.data == b"x"
+    assert event.raw.startswith(b"\xef\xbb\xbf")
+
+
+def test_an_event_ends_as_soon_as_its_blank_line_is_there() -> None:
+    # Whoever waits for the second half of a line end that never comes would hold back an answer.
+    for end in (b"\n\n", b"\r\n\r\n", b"\r\r"):
+        assert len(list(sse.Splitter(100).feed(b"data: x" + end))) == 1
+
+
+def test_an_event_of_many_megabytes_is_one_event() -> None:
+    data = b'{"rows":[' + b'{"id":1,"name":"some name"},' * 800_000 + b"{}]}"
+    stream = sse.message(data)
+    events, rest = _split(stream, list(range(0, len(stream), 1 << 16)))
+    assert [event.data for event in events] == [data]
+    assert rest == b""
+
+
+def test_many_short_lines_in_one_event_are_one_data() -> None:
+    lines = [b"%d" % number for number in range(300_000)]
+    (event,) = sse.Splitter(1 << 30).feed(b"".join(b"data: %b\r\n" % line for line in lines) + b"\r\n")
+    assert event.data == b"\n".join(lines)
+
+
+def test_an_event_may_not_grow_without_end() -> None:
+    splitter = sse.Splitter(1000)
+    assert len(list(splitter.feed(b"data: x\n\n" * 500))) == 500
+    with pytest.raises(sse.TooLong, match="more than 1000 bytes"):
+        list(splitter.feed(b"data: " + b"x" * 1000))
