@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import anyio
@@ -83,7 +83,7 @@ class Bridge:
         return 0
 
     async def _main(self) -> None:
-        async with self._upstream.client:
+        async with aclosing(self._upstream):
             async with anyio.create_task_group() as group:
                 self._group = group
                 upstream, interceptor = self._upstream, self._interceptor

@@ -79,7 +79,7 @@ class HttpProxy:
                 self._loop = asyncio.get_running_loop()
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
-                await self.upstream.client.aclose()
+                await self.upstream.aclose()
                 self.front.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return

@@ -96,6 +96,7 @@ def _listen(options: argparse.Namespace, headers: dict[str, str], front: Front) 
         server_header=False,
         date_header=False,
         ws="none",
+        proxy_headers=False,
     )
     server = Server(config)
     shown = f"[{host}]" if ":" in host else host

@@ -8,6 +8,7 @@ that many large ones at a time wait for each other instead of filling the memory
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -31,6 +32,7 @@ _LARGE: Final = 1 << 20
 _LARGE_AT_ONCE: Final = 2
 # Servers close a connection that was idle for five seconds, often; one that is about to go is not used.
 _IDLE: Final = 3.0
+_OF_A_LANE: Final = 32
 _TIMEOUT: Final = httpx2.Timeout(30.0, read=None, pool=None)
 _REDIRECTS: Final = 5
 # Headers that speak of one hop, or that are set anew for the next.
@@ -71,6 +73,23 @@ def readable(headers: Headers) -> Headers:
     return kept
 
 
+class _Lane:
+    """Some of the connections. For each request the library looks through all that it has: so it has few."""
+
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        self.client = client
+        self.busy = 0
+        self._since = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.busy and time.monotonic() - self._since > _IDLE
+
+    def release(self) -> None:
+        self.busy -= 1
+        self._since = time.monotonic()
+
+
 class Upstream:
     """One server. `headers` are sent in place of the caller's of the same names; `cookies` are for one caller."""
 
@@ -78,13 +97,31 @@ class Upstream:
         self.url = url
         self.headers = dict(headers or {})
         self._cookies = cookies
-        jar = CookieJar(None if cookies else DefaultCookiePolicy(allowed_domains=[]))
-        self.client = httpx2.AsyncClient(
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=_IDLE),
-            cookies=jar,
-        )
+        self._jar = CookieJar(None if cookies else DefaultCookiePolicy(allowed_domains=[]))
+        self._secure = httpx2.create_ssl_context()
+        self._lanes = [self._lane()]
         self.room = Room()
         self._large: CapacityLimiter | None = None
+
+    def _lane(self) -> _Lane:
+        limits = httpx2.Limits(
+            max_connections=None, max_keepalive_connections=_OF_A_LANE, keepalive_expiry=_IDLE
+        )
+        return _Lane(httpx2.AsyncClient(limits=limits, cookies=self._jar, verify=self._secure))
+
+    async def _take_lane(self) -> _Lane:
+        lane = next((lane for lane in self._lanes if lane.busy < _OF_A_LANE), None)
+        if lane is None:
+            lane = self._lane()
+            self._lanes.append(lane)
+        lane.busy += 1
+        if len(self._lanes) > 1 and self._lanes[-1].is_idle:
+            await self._lanes.pop().client.aclose()
+        return lane
+
+    async def aclose(self) -> None:
+        for lane in self._lanes:
+            await lane.client.aclose()
 
     @asynccontextmanager
     async def send(
@@ -93,27 +130,31 @@ class Upstream:
         """The reply. Who says `follow` is led to other addresses of the same server, and to no other server."""
         own = {name.lower() for name in self.headers}
         sent = [*[pair for pair in headers if pair[0].lower() not in own], *self.headers.items()]
-        for left in reversed(range(_REDIRECTS)):
-            request = httpx2.Request(
-                method,
-                url,
-                headers=sent,
-                content=body or None,
-                cookies=self.client.cookies if self._cookies else None,
-                extensions={"timeout": _TIMEOUT.as_dict()},
-            )
-            if method == "POST" and not body:
-                request.headers["content-length"] = "0"
-            response = await self.client.send(request, stream=True)
-            try:
-                target = _redirected(response) if follow and left else None
-                if target is None:
-                    yield response
-                    return
-                await whole(response)
-                url = target
-            finally:
-                await response.aclose()
+        lane = await self._take_lane()
+        try:
+            for left in reversed(range(_REDIRECTS)):
+                request = httpx2.Request(
+                    method,
+                    url,
+                    headers=sent,
+                    content=body or None,
+                    cookies=self._jar if self._cookies else None,
+                    extensions={"timeout": _TIMEOUT.as_dict()},
+                )
+                if method == "POST" and not body:
+                    request.headers["content-length"] = "0"
+                response = await lane.client.send(request, stream=True)
+                try:
+                    target = _redirected(response) if follow and left else None
+                    if target is None:
+                        yield response
+                        return
+                    await whole(response)
+                    url = target
+                finally:
+                    await response.aclose()
+        finally:
+            lane.release()
 
     async def ask(
         self, url: str, headers: Headers, request: bytes, *, follow: bool = False
