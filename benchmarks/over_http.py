@@ -45,6 +45,7 @@ _HEADERS = {
     "mcp-name": "rows",
 }
 _AT_ONCE = 1000
+_RIVAL = "FastMCP's proxy"
 
 
 def http(quick: bool) -> list[Table]:
@@ -83,13 +84,13 @@ def _crowd(urls: dict[str, str], rounds: int) -> Table:
             "errors": "{:.0f}",
         },
         note="Nine calls of two rows to one of 1,000. All begin at once; the time of a call is until its answer.\n"
-        "The server and whoever stands before it share the cores with the clients.",
+        "The server and whoever stands before it share the cores with the clients. FastMCP's proxy gets 100 calls.",
     )
     taken: dict[str, list[tuple[float, list[float], int]]] = {way: [] for way in urls}
     for _ in range(rounds):
         for way, url in urls.items():
-            taken[way].append(asyncio.run(_rush(url)))
-    speed = {way: max(_AT_ONCE / whole for whole, _, _ in each) for way, each in taken.items()}
+            taken[way].append(asyncio.run(_rush(url, 100 if way == _RIVAL else _AT_ONCE)))
+    speed = {way: max(len(moments) / whole for whole, moments, _ in each) for way, each in taken.items()}
     for way, each in taken.items():
         times = sorted(moment for _, moments, _ in each for moment in moments)
         errors = sum(count for _, _, count in each)
@@ -160,7 +161,7 @@ def _one(url: str, count: int) -> Callable[[], Awaitable[object]]:
     return call
 
 
-async def _rush(url: str) -> tuple[float, list[float], int]:
+async def _rush(url: str, calls: int) -> tuple[float, list[float], int]:
     """The time for all, for each, and how many went wrong."""
     wrong = 0
 
@@ -182,7 +183,7 @@ async def _rush(url: str) -> tuple[float, list[float], int]:
         await clients[0].post(url, content=_body(2), headers=_HEADERS)
         start = time.perf_counter()
         times = await asyncio.gather(
-            *[call(clients[number % len(clients)], number) for number in range(_AT_ONCE)]
+            *[call(clients[number % len(clients)], number) for number in range(calls)]
         )
         return time.perf_counter() - start, times, wrong
 
@@ -228,7 +229,7 @@ def _sites(folder: Path) -> Iterator[dict[str, str]]:
             )
             stack.callback(_end, process)
             _await(port, process, folder / "log")
-        yield {"direct": server, "mcp-envelope": ours, "FastMCP's proxy": rival}
+        yield {"direct": server, "mcp-envelope": ours, _RIVAL: rival}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -180,8 +180,8 @@ def test_one_of_somebody_else_is_deleted(run: Run, stored: Stored) -> None:
 
 
 def test_what_has_expired_is_deleted(run: Run, stored: Stored) -> None:
-    stored({"a": 1}, ttl=0.05)
     left = stored({"a": 2})
+    stored({"a": 1}, ttl=0.05)
     time.sleep(0.1)
     assert run("purge", "--expired", "--yes").err == "deleted: 1 result, 7 B\n"
     assert handles(run) == [left]

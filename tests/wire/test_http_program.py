@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx2
@@ -46,15 +47,19 @@ def test_a_thousand_calls_at_a_time(tmp_path: Path) -> None:
     cut = sum(count > 2 for count in counts) + 1
 
     async def run(url: str) -> list[httpx2.Response]:
-        limits = httpx2.Limits(max_connections=None)
-        async with httpx2.AsyncClient(limits=limits, timeout=120, trust_env=False) as client:
+        async with AsyncExitStack() as stack:
+            # The library looks through all connections of a client for each request, so there are many clients.
+            made = [httpx2.AsyncClient(timeout=120, trust_env=False) for _ in range(40)]
+            clients = [await stack.enter_async_context(client) for client in made]
             # Loaded, and with whatever is loaded once.
-            await client.post(f"{url}/mcp", content=msgspec.json.encode(call(count=3000)))
+            await clients[0].post(f"{url}/mcp", content=msgspec.json.encode(call(count=3000)))
             asked = [
                 msgspec.json.encode(call(identifier=number, count=count))
                 for number, count in enumerate(counts)
             ]
-            return await asyncio.gather(*[client.post(f"{url}/mcp", content=body) for body in asked])
+            return await asyncio.gather(
+                *[clients[number % 40].post(f"{url}/mcp", content=body) for number, body in enumerate(asked)]
+            )
 
     server = Scripted(_script)
     with (
