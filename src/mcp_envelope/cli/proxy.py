@@ -35,6 +35,9 @@ exit codes:
   those of the server; 2 wrong usage; 126 the server cannot be started
 """
 _CANNOT_START: Final = 126
+# As in `budget`, which is loaded later.
+_LEAST_TOKENS: Final = 128
+_LEAST_BYTES: Final = 512
 # As `vault.places` has it, which is loaded when something has to be stored.
 _DEFAULT_VAULT: Final = "default"
 
@@ -46,7 +49,11 @@ def run(arguments: list[str]) -> int:
         arguments, command = arguments[:at], arguments[at + 1 :]
     else:
         command = []
-    options = parser.parse_args(arguments)
+    options, stray = parser.parse_known_args(arguments)
+    if stray and stray[0].startswith("-"):
+        parser.error(f"there is no option {stray[0]}")
+    if stray:
+        parser.error(f"put -- before the server's command: mcp-envelope proxy -- {' '.join(stray)}")
     try:
         return _run(options, command)
     except Misuse as error:
@@ -64,6 +71,7 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
         raise Misuse("--allow-host goes with --listen")
     if not options.url and (options.header_env or options.bearer_env or options.transport):
         raise Misuse("--header-env, --bearer-env and --transport go with --url")
+    _check(options)
     if options.url:
         from ..wire import remote
 
@@ -81,6 +89,26 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Mistakes that should be told before anything is started."""
+    vault = options.vault or os.environ.get("MCP_ENVELOPE_VAULT") or ""
+    if "://" in vault:
+        from ..vault.places import check
+
+        try:
+            check(vault)
+        except ValueError as error:
+            raise Misuse(f"--vault: {error}") from None
+    for name, least in (("tokens", _LEAST_TOKENS), ("bytes", _LEAST_BYTES)):
+        if getattr(options, name) is not None and getattr(options, name) < least:
+            console.say("warning", f"--{name}: {getattr(options, name)} is too small; {least} is used")
+            setattr(options, name, least)
+    if options.config is not None:
+        from . import files
+
+        files.read(options.config)
 
 
 def _interceptor(options: argparse.Namespace, server: str) -> Interceptor:

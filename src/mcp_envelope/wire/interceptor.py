@@ -51,6 +51,14 @@ class _Initialize(msgspec.Struct, rename="camel"):
     client_info: _Info | None = None
 
 
+# What is answered when we fail ourselves; made of nothing that could fail as well.
+_BROKEN: Final = (
+    b'{"content":[{"type":"text","text":"{\\"_envelope\\":{\\"error\\":{\\"code\\":\\"INTERNAL\\",\\"message\\":'
+    b'\\"The proxy failed on this result. The call may have taken effect.\\",\\"hint\\":'
+    b'\\"Tell the user; the proxy\'s log says why.\\"}}}"}],"isError":true}'
+)
+
+
 class Interceptor:
     """One conversation. `catalogue` may be shared by conversations with the same server.
 
@@ -246,7 +254,7 @@ class Interceptor:
             if pending is not None and pending.method == "tools/list":
                 return Moves([self._listed(frame, data, pending)], [])
             if pending is not None and pending.call is not None:
-                return self._answered(frame, data, pending)
+                return self._safely(frame, data, pending, False)
         except Exception:
             _log.exception("mcp-envelope: an answer passes as it is")
         return Moves([data], [])
@@ -278,7 +286,7 @@ class Interceptor:
         listed = self.catalogue.find(call.tool)
         typed = answer.structured is not None and not answer.is_error
         if listed is None and typed and call.tool and not asked and not self._observe:
-            then = partial(self._safely, frame, data, pending)
+            then = partial(self._safely, frame, data, pending, True)
             return self._asking.wait(Waiting(then), pending.meta)
         if typed and (listed is None or not call.tool) and call.is_native:
             # Clients may hold the result to a schema that we could not learn.
@@ -303,12 +311,16 @@ class Interceptor:
             result = frames.replaced(_raw(frame.result), {"result": result})
         return Moves([results.with_result(frame, result)], [])
 
-    def _safely(self, frame: Frame, data: bytes, pending: Pending) -> Moves:
+    def _safely(self, frame: Frame, data: bytes, pending: Pending, asked: bool) -> Moves:
+        """The answer to a call. If we fail, nothing may pass that was not looked at: it may be of any size."""
         try:
-            return self._answered(frame, data, pending, True)
+            return self._answered(frame, data, pending, asked)
         except Exception:
-            _log.exception("mcp-envelope: an answer passes as it is")
-            return Moves([data], [])
+            if self._observe:
+                _log.exception("mcp-envelope: an answer passes as it is")
+                return Moves([data], [])
+            _log.exception("mcp-envelope: an answer could not be put into its envelope")
+            return Moves([frames.response(_raw(frame.id), _of_era(_BROKEN, pending.modern))], [])
 
     # -- what whoever drives it wants to know ---------------------------------------------------------------
 

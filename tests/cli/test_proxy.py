@@ -1,0 +1,61 @@
+"""Mistakes on the proxy's command line are told before anything is started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .harness import COMMAND, environment
+
+# A server that tells that it was started.
+STARTED = [sys.executable, "-c", "import sys; sys.stderr.write('started')"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["--vault", "foo://bar", "--", *STARTED], 2, "no vault has an address like foo://"),
+        (["--vault", "sqlite:///", "--", *STARTED], 2, "with three slashes"),
+        (["python"], 2, "put -- before the server's command: mcp-envelope proxy -- python"),
+        (["--bogus", "--", *STARTED], 2, "there is no option --bogus"),
+        ([], 2, "say which server"),
+        (["--url", "http://127.0.0.1:1/mcp", "--", *STARTED], 2, "say which server"),
+        (["--listen", "127.0.0.1:0", "--", *STARTED], 2, "it needs --url"),
+        (["--config", "nowhere.toml", "--", *STARTED], 3, "cannot read nowhere.toml"),
+        (["--", "a-command-that-is-not-there"], 126, "cannot start 'a-command-that-is-not-there'"),
+    ],
+)
+def test_mistakes(tmp_path: Path, arguments: list[str], code: int, told: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "proxy", *arguments],
+        cwd=tmp_path,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code
+    assert told in done.stderr
+    assert "started" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_budget_that_is_too_small_is_raised_once(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "proxy", "--tokens", "5", "--", *STARTED],
+        cwd=tmp_path,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr.count("warning") == 1
+    assert "--tokens: 5 is too small; 128 is used" in done.stderr
