@@ -21,16 +21,25 @@ from .upstream import Headers
 TYPES: Final = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")]
 VERSION: Final = "mcp-protocol-version"
 _SAID_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
-_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    # What a task is called is its id.
+    "tasks/get": "task_id",
+    "tasks/update": "task_id",
+    "tasks/cancel": "task_id",
+}
 _SAFE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-class _Params(msgspec.Struct, rename={"meta": "_meta"}):
+class _Params(msgspec.Struct, rename={"meta": "_meta", "task_id": "taskId"}):
     meta: dict[str, Raw] | UnsetType = UNSET
     name: Any = None
     uri: Any = None
+    task_id: Any = None
     arguments: Any = None
 
 
