@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,25 @@ MODERN = "2026-07-28"
 OLD = "2025-11-25"
 
 
+class _Server(uvicorn.Server):
+    """One that ends when it is told, and not at its next look at the clock."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._told: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+
+    async def main_loop(self) -> None:
+        told = asyncio.Event()
+        self._told = asyncio.get_running_loop(), told
+        await told.wait()
+
+    def end(self) -> None:
+        while self._told is None:
+            time.sleep(0.001)
+        loop, told = self._told
+        loop.call_soon_threadsafe(told.set)
+
+
 @contextlib.contextmanager
 def serving(app: App, *, lifespan: Any = "auto") -> Iterator[str]:
     """The address at which the application answers."""
@@ -42,16 +62,16 @@ def serving(app: App, *, lifespan: Any = "auto") -> Iterator[str]:
         timeout_graceful_shutdown=1,
         ws="none",
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     while not server.started:
-        thread.join(0.01)
+        thread.join(0.002)
         assert thread.is_alive(), "the server did not start"
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
-        server.should_exit = True
+        server.end()
         thread.join(10)
         listening.close()
         assert not thread.is_alive(), "the server did not end"
@@ -80,6 +100,8 @@ class Seen:
     query: str
     headers: list[tuple[str, str]]
     body: bytes
+    # How many others were under way when it came.
+    beside: int = 0
 
     def header(self, name: str) -> str | None:
         found = [value for key, value in self.headers if key == name]
@@ -98,7 +120,7 @@ class Seen:
 class Reply:
     status: int = 200
     headers: list[tuple[str, str]] = field(default_factory=list)
-    # One piece after the other; a number is a pause in seconds, None breaks the connection off.
+    # One piece after the other; a number is a pause in seconds, before the headers too, None breaks off.
     parts: list[bytes | float | None] = field(default_factory=list)
 
 
@@ -110,6 +132,7 @@ class Scripted:
         self.seen: list[Seen] = []
         self.gone = 0
         self.sent = 0
+        self._under_way: set[int] = set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         assert scope["type"] == "http"
@@ -125,6 +148,7 @@ class Scripted:
             scope["query_string"].decode(),
             [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]],
             body,
+            len(self._under_way),
         )
         self.seen.append(seen)
         reply = self._script(seen)
@@ -140,8 +164,13 @@ class Scripted:
             await answering
 
     async def _answer(self, reply: Reply, raw: list[tuple[bytes, bytes]], send: Any) -> None:
+        self._under_way.add(id(raw))
+        parts = list(reply.parts)
+        while parts and isinstance(pause := parts[0], float):
+            await asyncio.sleep(pause)
+            del parts[0]
         await send({"type": "http.response.start", "status": reply.status, "headers": raw})
-        for part in reply.parts:
+        for part in parts:
             if part is None:
                 raise ConnectionError("in the middle")
             if isinstance(part, float):
@@ -149,6 +178,8 @@ class Scripted:
             else:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
                 self.sent += len(part)
+        # Before the client can know it.
+        self._under_way.discard(id(raw))
         await send({"type": "http.response.body", "body": b""})
 
 
@@ -260,7 +291,7 @@ def post(
 
 def client(**options: Any) -> httpx2.Client:
     # Nothing that the surroundings say may lead a test elsewhere.
-    return httpx2.Client(trust_env=False, timeout=30, **options)
+    return httpx2.Client(trust_env=False, timeout=30, verify=False, **options)
 
 
 def messages(response: httpx2.Response) -> list[Any]:

@@ -52,6 +52,15 @@ async def large_results(target: Target, mode: str) -> None:
         assert len(said(failed)) < 50_000
 
 
+async def a_budget_before_any_list(target: Target, mode: str) -> None:
+    """Whether the argument is the tool's, only a list tells; the proxy asks for it itself."""
+    async with Client(target, mode=mode, read_timeout_seconds=_TIMEOUT) as client:
+        least = await client.call_tool("text", {"lines": 2000, "tokenBudget": 200})
+        assert not least.is_error
+        assert len(said(least)) < 2000
+        assert "envelope_read" in said(least)
+
+
 async def progress(target: Target, mode: str) -> None:
     async with Client(target, mode=mode, read_timeout_seconds=_TIMEOUT) as client:
         told: list[float] = []

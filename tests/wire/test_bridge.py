@@ -169,15 +169,16 @@ def test_what_is_no_request_of_the_stateless_era_has_no_such_headers(params: str
 
 def test_notifications_keep_their_order_and_go_before_what_follows(tmp_path: Path) -> None:
     def slow(seen: Seen) -> Reply | None:
-        return Reply(202, [("content-length", "0")], [0.05, b""]) if "id" not in seen.json else None
+        return Reply(202, [], [0.05]) if "id" not in seen.json else None
 
     with _before(_Old(slow), tmp_path) as (talking, server):
         _begin(talking)
         talking.say(*[_note(number) for number in range(10)])
         talking.ask(request("ping", 2))
-        said = _posted(server)
-    assert [each["params"]["data"] for each in said[2:12]] == list(range(10))
-    assert said[12]["method"] == "ping"
+    said = [seen for seen in server.seen if seen.method == "POST"][2:]
+    assert [seen.json["params"]["data"] for seen in said[:10]] == list(range(10))
+    assert said[10].json["method"] == "ping"
+    assert {seen.beside for seen in said} == {0}, "each waits until the one before was taken"
 
 
 def test_what_comes_on_a_stream_keeps_its_order(tmp_path: Path) -> None:
@@ -379,6 +380,16 @@ def test_a_request_is_cancelled_as_its_era_has_it(modern: bool, tmp_path: Path) 
             assert server.gone == 0
         assert (cancelled in _posted(server)) is not modern
         assert not modern or len([each for each in _posted(server) if "id" not in each]) == 0
+
+
+def test_a_request_that_still_waits_for_a_list_is_cancelled_as_well(tmp_path: Path) -> None:
+    held = Reply(200, [("content-type", "application/json")], [20.0])
+    with _before(lambda seen: held, tmp_path) as (talking, server):
+        talking.say(call(identifier=2, modern=True))
+        _until(lambda: server.seen, "the list is asked for")
+        talking.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}})
+        _until(lambda: server.gone == 1, "nobody waits for the list")
+        assert [each["method"] for each in _posted(server)] == ["tools/list"]
 
 
 # -- sessions that are lost -------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ def test_a_stream_is_taken_up_again(servers: dict[str, str], tmp_path: Path) -> 
         (talks.large_results, (), "legacy"),
         (talks.large_results, (), "auto"),
         (talks.large_results, ("--transport", "sse"), "legacy"),
+        (talks.a_budget_before_any_list, (), "legacy"),
         (talks.cancellation, (), "legacy"),
         (talks.questions, ("--transport", "sse"), "legacy"),
         (talks.notifications, (), "legacy"),

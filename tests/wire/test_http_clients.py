@@ -70,6 +70,18 @@ def test_the_oldest_transport(ways: dict[str, str], talk: talks.Talk) -> None:
     talks.hold(talk, sse_client(ways["sse"]), "legacy")
 
 
+@pytest.mark.parametrize(("kind", "mode"), [("http", "legacy"), ("http", "auto"), ("sse", "legacy")])
+def test_a_budget_before_any_list(kind: str, mode: str, tmp_path: Path) -> None:
+    path = "/sse" if kind == "sse" else "/mcp"
+    with (
+        sites.serving(sdk.app(kind), lifespan="on") as url,
+        # Nobody has asked this one for anything yet.
+        sites.proxied(url + path, tmp_path) as (address, _),
+    ):
+        target = sse_client(address + path) if kind == "sse" else address + path
+        talks.hold(talks.a_budget_before_any_list, target, mode)
+
+
 @pytest.mark.parametrize("mode", _ERAS)
 def test_headers_of_the_caller_arrive(ways: dict[str, str], mode: str) -> None:
     async def talk(target: Any, mode: str) -> None:

@@ -199,6 +199,28 @@ def test_a_request_that_is_too_large(chunked: bool, tmp_path: Path, monkeypatch:
     assert len(server.seen) == 1
 
 
+def test_a_request_that_says_how_large_it_will_be_is_not_waited_for(tmp_path: Path) -> None:
+    with _between(lambda seen: json_reply({}), tmp_path) as (address, server):
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 10) as talking:
+            talking.sendall(
+                f"POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Length: {1 << 40}\r\n\r\n".encode()
+            )
+            assert talking.recv(1000).startswith(b"HTTP/1.1 413 ")
+    assert server.seen == []
+
+
+def test_headers_may_have_any_bytes_that_headers_may_have(tmp_path: Path) -> None:
+    with _between(lambda seen: json_reply({}), tmp_path) as (address, server):
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 10) as talking:
+            said = b"x-latin: h\xe9\r\nx-utf8: \xc3\xbc\xf0\x9f\x98\x80\r\n"
+            talking.sendall(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n" + said + b"\r\n")
+            assert talking.recv(1000).startswith(b"HTTP/1.1 200 ")
+    assert server.seen[0].header("x-latin") == "h\xe9"
+    assert server.seen[0].header("x-utf8") == "\xc3\xbc\xf0\x9f\x98\x80"
+
+
 def test_a_client_that_reads_slowly_makes_the_server_wait(tmp_path: Path) -> None:
     piece = event({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * 60_000}})
     with _between(lambda seen: sites.stream_reply(*[piece] * 1000), tmp_path) as (address, server):

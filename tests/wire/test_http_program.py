@@ -110,12 +110,17 @@ def test_what_it_says(tmp_path: Path) -> None:
         (("--allow-host", "a.example"), "--allow-host goes with --listen"),
         (("--bearer-env", "NOT_THERE"), "the environment variable NOT_THERE is not set"),
         (("--header-env", "X-Key"), "--header-env is NAME=VARIABLE"),
+        (("--header-env", "X Key=T"), "'X Key' is no name of a header"),
+        (("--header-env", "X-Key=TWO_LINES"), "what the environment variable TWO_LINES holds cannot be sent"),
+        (("--bearer-env", "TWO_LINES"), "what the environment variable TWO_LINES holds cannot be sent"),
+        (("--url", "ftp://127.0.0.1/mcp"), "--url is an address"),
+        (("--url", "http://127.0.0.1:x/mcp"), "--url is an address"),
     ],
 )
 def test_bad_usage_gets_one_line(said: tuple[str, ...], words: str, tmp_path: Path) -> None:
     done = subprocess.run(
         programs.command("--url", "http://127.0.0.1:9/mcp", *said),
-        env=programs.environment(tmp_path),
+        env=programs.environment(tmp_path, TWO_LINES="s3cr3t\nX-More: 1"),
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -123,6 +128,7 @@ def test_bad_usage_gets_one_line(said: tuple[str, ...], words: str, tmp_path: Pa
     )
     assert done.returncode == 2
     assert words in done.stderr
+    assert "s3cr3t" not in done.stderr
     assert done.stderr.count("\n") == 1
 
 

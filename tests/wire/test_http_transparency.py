@@ -58,6 +58,9 @@ _REPLIES: dict[str, Reply] = {
         [("content-type", "text/plain"), ("content-encoding", "gzip")],
         [gzip.compress(b"x" * 99, mtime=0)],
     ),
+    "odd headers": json_reply(
+        _FITS, 200, ("x-latin", "h\xe9llo"), ("x-utf8", "\xc3\xbc\xf0\x9f\x98\x80"), ("X-Empty", "")
+    ),
     "many pieces": Reply(
         200, [("content-type", "application/octet-stream")], [b"\0" * 70_000, b"", b"\xff" * 9]
     ),
@@ -87,6 +90,7 @@ _HEADERS = [
     ("cookie", "c=1"),
     ("x-twice", "1"),
     ("x-twice", "2"),
+    ("x-empty", ""),
     ("user-agent", "mine"),
     ("accept", "application/json, text/event-stream"),
     ("accept-encoding", "gzip"),

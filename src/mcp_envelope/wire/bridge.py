@@ -167,13 +167,12 @@ class Bridge:
 
     async def _request(self, data: bytes, frame: Frame | None) -> None:
         key = None if frame is None or isinstance(frame.method, UnsetType) else frame.key
-        said = await self._said(frame)
         with anyio.CancelScope() as scope:
-            running = scope, said is not None
+            running = scope, self._is_of_now(frame)
             if key is not None:
                 self._running[key] = running
             try:
-                await self._link.send(data, frame, said)
+                await self._link.send(data, frame, await self._said(frame))
             except Refused as error:
                 await self._refused(data, frame, error)
             except (Lost, httpx2.HTTPError, sse.TooLong) as error:
@@ -182,13 +181,19 @@ class Bridge:
                 if key is not None and self._running.get(key) is running:
                     del self._running[key]
 
+    def _is_of_now(self, frame: Frame | None) -> bool:
+        """Whether a message is of the stateless era; so is the conversation then, until the client begins anew."""
+        if headers.modern(frame, lambda tool: {}) is not None:
+            self._is_modern = True
+            return True
+        if frame is not None and frame.method == "initialize":
+            self._is_modern = False
+        return False
+
     async def _said(self, frame: Frame | None) -> Headers | None:
         """The headers of a message of the stateless era."""
         catalogue = self._interceptor.catalogue
         said = headers.modern(frame, catalogue.headers)
-        self._is_modern = said is not None or (
-            self._is_modern and (frame is None or frame.method != "initialize")
-        )
         if said is not None and frame is not None and frame.method == "tools/call" and not catalogue.seen:
             # The tool may want arguments in headers, and only a list tells.
             await self._learn(frame)

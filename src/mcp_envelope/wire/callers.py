@@ -121,6 +121,8 @@ class Callers:
         """A session begins; its other requests may go to other replicas, which want to know the client, too."""
         session = self._sessions[_digest(owner), name] = Session(Requests(self.tools(owner, name).tasks))
         session.client, session.is_known = client, True
+        if len(self._sessions) > _MOST:
+            self._sessions.popitem(last=False)
         if client.has_limit or client.links or client.lane != "unknown":
             await to_thread.run_sync(self._note, name, owner, client)
 

@@ -24,7 +24,7 @@ from .asking import Moves
 from .callers import credential
 from .interceptor import Interceptor
 from .requests import Requests
-from .upstream import Headers, is_json, is_stream, no_answer, origin, passed, readable, relative
+from .upstream import Headers, headers_of, is_json, is_stream, no_answer, origin, passed, readable, relative
 
 if TYPE_CHECKING:
     from .http import HttpProxy
@@ -161,7 +161,8 @@ class Exchange:
 
     async def _relay(self, response: httpx2.Response) -> None:
         await self._remember(response)
-        back = _directed(passed(response.headers.multi_items()), self.url)
+        said = headers_of(response)
+        back = _directed(passed(said), self.url)
         if is_stream(response):
             await self._answer.begin(response.status_code, _without_sizes(back))
             for ours in self._ours:
@@ -178,7 +179,7 @@ class Exchange:
         elif self._ours and response.is_success:
             await self._answered_here()
         else:
-            sizes = [pair for pair in response.headers.multi_items() if pair[0].lower() == "content-length"]
+            sizes = [pair for pair in said if pair[0].lower() == "content-length"]
             await self._answer.begin(response.status_code, [*back, *sizes])
             async for chunk in response.aiter_raw():
                 await self._answer.more(chunk)

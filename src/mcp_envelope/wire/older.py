@@ -18,7 +18,7 @@ from starlette.requests import Request
 from . import sse
 from .answer import Answer
 from .interceptor import Interceptor
-from .upstream import Headers, no_answer, passed, relative, whole
+from .upstream import Headers, headers_of, no_answer, passed, relative, whole
 
 if TYPE_CHECKING:
     from .upstream import Upstream
@@ -98,7 +98,7 @@ class Older:
             async with self._upstream.send("POST", talk.url, talk.headers, frame) as response:
                 body = await whole(response)
                 back = [
-                    pair for pair in passed(response.headers.multi_items()) if pair[0] != "content-encoding"
+                    pair for pair in passed(headers_of(response)) if pair[0].lower() != "content-encoding"
                 ]
                 await answer.whole(response.status_code, back, body)
         except httpx2.HTTPError:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import socket
 from collections.abc import Callable
+from importlib.util import find_spec
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from ..cli.console import Misuse
+
+_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE: Final = re.compile(r"[\x21-\x7e\xa1-\xff]([\x20-\x7e\xa1-\xff]*[\x21-\x7e\xa1-\xff])?")
 
 if TYPE_CHECKING:
     from ..front import Front
@@ -18,22 +23,28 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace, make: Callable[[], Front]) -> int:
     headers = _headers(options)
-    split = urlsplit(options.url)
-    if split.scheme not in ("http", "https") or not split.hostname:
+    if not _is_address(options.url):
         raise Misuse(f"--url is an address such as http://127.0.0.1:8000/mcp; got {options.url!r}")
-    try:
-        import httpx2  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise Misuse(
-            f"--url needs an extra ({error.name} is missing): pip install 'mcp-envelope[http]'"
-        ) from None
+    for name in ("httpx2", "starlette", "uvicorn") if options.listen else ("httpx2",):
+        if find_spec(name) is None:
+            raise Misuse(f"--url needs an extra ({name} is missing): pip install 'mcp-envelope[http]'")
     if options.listen:
         return _listen(options, headers, make())
     from .bridge import Bridge
 
     return Bridge(make(), options.url, headers, transport=options.transport, observe=options.observe).run()
+
+
+def _is_address(url: str) -> bool:
+    try:
+        split = urlsplit(url)
+        return (
+            split.scheme in ("http", "https")
+            and bool(split.hostname)
+            and (split.port is None or split.port > 0)
+        )
+    except ValueError:
+        return False
 
 
 def _headers(options: argparse.Namespace) -> dict[str, str]:
@@ -43,6 +54,8 @@ def _headers(options: argparse.Namespace) -> dict[str, str]:
         name, equals, variable = text.partition("=")
         if not equals or not name.strip() or not variable.strip():
             raise Misuse(f"--header-env is NAME=VARIABLE; got {text!r}")
+        if not _NAME.fullmatch(name.strip()):
+            raise Misuse(f"--header-env: {name.strip()!r} is no name of a header")
         headers[name.strip()] = _variable(variable.strip())
     if options.bearer_env:
         headers["Authorization"] = f"Bearer {_variable(options.bearer_env)}"
@@ -53,6 +66,8 @@ def _variable(name: str) -> str:
     value = os.environ.get(name)
     if value is None:
         raise Misuse(f"the environment variable {name} is not set")
+    if not _VALUE.fullmatch(value):
+        raise Misuse(f"what the environment variable {name} holds cannot be sent in a header")
     return value
 
 

@@ -8,9 +8,11 @@ that many large ones at a time wait for each other instead of filling the memory
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -62,6 +64,11 @@ def passed(headers: Iterable[tuple[str, str]]) -> Headers:
     ]
 
 
+def headers_of(response: httpx2.Response) -> Headers:
+    """As they came: the library would guess what they are written in."""
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw]
+
+
 def readable(headers: Headers) -> Headers:
     """The same, but only with content codings asked for that we can undo."""
     kept: Headers = []
@@ -71,6 +78,12 @@ def readable(headers: Headers) -> Headers:
             value = ", ".join(part for part in parts if part.partition(";")[0].strip().lower() in _CODINGS)
         kept.append((name, value or "identity") if name.lower() == "accept-encoding" else (name, value))
     return kept
+
+
+@cache
+def _secure() -> ssl.SSLContext:
+    """Made once: it reads many certificates."""
+    return httpx2.create_ssl_context()
 
 
 class _Lane:
@@ -98,7 +111,6 @@ class Upstream:
         self.headers = dict(headers or {})
         self._cookies = cookies
         self._jar = CookieJar(None if cookies else DefaultCookiePolicy(allowed_domains=[]))
-        self._secure = httpx2.create_ssl_context()
         self._lanes = [self._lane()]
         self.room = Room()
         self._large: CapacityLimiter | None = None
@@ -107,7 +119,7 @@ class Upstream:
         limits = httpx2.Limits(
             max_connections=None, max_keepalive_connections=_OF_A_LANE, keepalive_expiry=_IDLE
         )
-        return _Lane(httpx2.AsyncClient(limits=limits, cookies=self._jar, verify=self._secure))
+        return _Lane(httpx2.AsyncClient(limits=limits, cookies=self._jar, verify=_secure()))
 
     async def _take_lane(self) -> _Lane:
         lane = next((lane for lane in self._lanes if lane.busy < _OF_A_LANE), None)
@@ -136,7 +148,7 @@ class Upstream:
                 request = httpx2.Request(
                     method,
                     url,
-                    headers=sent,
+                    headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent],
                     content=body or None,
                     cookies=self._jar if self._cookies else None,
                     extensions={"timeout": _TIMEOUT.as_dict()},
