@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -93,13 +94,16 @@ def call(message: dict[str, Any], arguments: dict[str, Any]) -> None:
         answer(message, b'{"content":[]}')
 
 
-def caught(number: int, _frame: object) -> None:
-    os.write(2, b"caught %d\n" % number)
+def catch(numbers: set[signal.Signals]) -> None:
+    while True:
+        os.write(2, b"caught %d\n" % signal.sigwait(numbers))
 
 
 def main() -> None:
-    for number in (signal.SIGUSR1, signal.SIGHUP):
-        signal.signal(number, caught)
+    # In a thread of their own: a handler would wait for the next line if a signal came just before it is read.
+    numbers = {signal.SIGUSR1, signal.SIGHUP}
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    threading.Thread(target=catch, args=(numbers,), daemon=True).start()
     os.write(2, b"words for people\n")
     for line in sys.stdin.buffer:
         message = json.loads(line)

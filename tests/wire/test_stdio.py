@@ -307,3 +307,18 @@ def test_the_default_vault_is_the_default_vault() -> None:
     from mcp_envelope.vault import places
 
     assert proxy._DEFAULT_VAULT == places.DEFAULT
+
+
+def test_what_is_written_later_is_in_order_and_before_the_end() -> None:
+    reading, writing = os.pipe()
+    writer = Writer(writing)
+    large = b"x" * (1 << 20)
+    for number in range(20):
+        writer.later([b"%d" % number, large] if number < 2 else [b"%d" % number])
+    closing = threading.Thread(target=writer.close)
+    closing.start()
+    with os.fdopen(reading, "rb") as file:
+        heard = file.read().splitlines()
+    closing.join()
+    assert [line for line in heard if line != large] == [b"%d" % number for number in range(20)]
+    assert heard[1] == heard[3] == large

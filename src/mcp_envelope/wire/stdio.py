@@ -76,6 +76,7 @@ class Writer:
         self.broken = False
         # The last line has no end yet.
         self._open = False
+        self._last: threading.Thread | None = None
 
     def write(self, frames: Sequence[bytes], end: bytes = b"\n") -> None:
         with self._lock:
@@ -95,9 +96,22 @@ class Writer:
                     # The other side is gone; its reader will find out as well.
                     self.broken = True
 
-    def close(self, patience: float = -1) -> bool:
-        """Close the descriptor once nobody writes; False if somebody still does after so many seconds."""
-        if not self._lock.acquire(timeout=patience):
+    def later(self, frames: Sequence[bytes]) -> None:
+        """Write beside whatever else is done, in the order of these calls. For one thread alone."""
+        if frames:
+            self._last = threading.Thread(target=self._after, args=(self._last, frames), daemon=True)
+            self._last.start()
+
+    def _after(self, previous: threading.Thread | None, frames: Sequence[bytes]) -> None:
+        if previous is not None:
+            previous.join()
+        self.write(frames)
+
+    def close(self, patience: float | None = None) -> bool:
+        """Close the descriptor once all is written; False if it is not after so many seconds."""
+        if self._last is not None:
+            self._last.join(patience)
+        if not self._lock.acquire(timeout=-1 if patience is None else patience):
             return False
         try:
             if not self.broken:
@@ -147,9 +161,10 @@ class Proxy:
         # The server is starting up meanwhile.
         interceptor = self._make()
         client = Writer(sys.stdout.fileno())
-        reader = threading.Thread(target=_from_client, args=(interceptor, client, server), daemon=True)
+        turn = threading.Lock()
+        reader = threading.Thread(target=_from_client, args=(interceptor, client, server, turn), daemon=True)
         reader.start()
-        _from_server(interceptor, incoming, client, server)
+        _from_server(interceptor, incoming, client, server, turn)
         if client.broken:
             _end(process, server)
         code = process.wait()
@@ -159,7 +174,7 @@ class Proxy:
         return code
 
 
-def _from_client(interceptor: Interceptor, client: Writer, server: Writer) -> None:
+def _from_client(interceptor: Interceptor, client: Writer, server: Writer, turn: threading.Lock) -> None:
     with suppress(OSError):
         for line, end in lines_and_ends(sys.stdin.fileno()):
             to_client, to_server = interceptor.from_client(line)
@@ -171,18 +186,26 @@ def _from_client(interceptor: Interceptor, client: Writer, server: Writer) -> No
                 time.sleep(_MOMENT)
     # What still waits for a list is sent before the server hears that this was all.
     until = time.monotonic() + _PATIENCE
-    while interceptor.holds_requests and time.monotonic() < until and not server.broken:
+    while _holds(interceptor, turn) and time.monotonic() < until and not server.broken:
         time.sleep(_MOMENT)
     server.close()
 
 
-def _from_server(interceptor: Interceptor, incoming: int, client: Writer, server: Writer) -> None:
+def _holds(interceptor: Interceptor, turn: threading.Lock) -> bool:
+    # Not between the moment when an answer sets requests free and the one when they are about to be written.
+    with turn:
+        return interceptor.holds_requests
+
+
+def _from_server(
+    interceptor: Interceptor, incoming: int, client: Writer, server: Writer, turn: threading.Lock
+) -> None:
     for line, end in lines_and_ends(incoming):
-        to_client, to_server = interceptor.from_server(line)
+        with turn:
+            to_client, to_server = interceptor.from_server(line)
+            server.later(to_server)
         del line
         client.write(to_client, end)
-        if to_server:
-            threading.Thread(target=server.write, args=(to_server,), daemon=True).start()
         # A large frame is not held on to until the next one comes.
         del to_client, to_server
         if client.broken:
@@ -221,7 +244,25 @@ def _end(process: subprocess.Popen[bytes], server: Writer) -> None:
 
 
 def _pass_signals_on(pid: int) -> None:
-    for name in _PASSED_ON:
-        number = getattr(signal, name, None)
-        if number is not None:
+    """Whatever the main thread is doing: a handler would wait until it does something else."""
+    numbers = [getattr(signal, name) for name in _PASSED_ON if hasattr(signal, name)]
+    if os.name != "posix":
+        for number in numbers:
             signal.signal(number, lambda caught, _frame: signal_group(pid, caught))
+        return
+    caught, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    for number in numbers:
+        signal.signal(number, _nothing)
+
+    def pass_on() -> None:
+        while heard := os.read(caught, 64):
+            for number in heard:
+                signal_group(pid, number)
+
+    threading.Thread(target=pass_on, daemon=True).start()
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    """The number is on its way already."""
