@@ -537,6 +537,12 @@ def test_a_terminal_gets_no_control_characters(stored: Stored, tmp_path: Path) -
         code, shown = at_terminal(command, tmp_path, PYTHONUTF8="1")
         assert code == 0
         assert shown == r"red \x1b[31m\x9b1m bell \x07 \u202e ü\r" + "\r\nend\r\n"
+    code, shown = at_terminal(
+        [*COMMAND, "read", handle, "--vault", "vault.db", "--json"], tmp_path, PYTHONUTF8="1"
+    )
+    assert code == 0
+    assert r"\x9b1m" in shown
+    assert "\x9b" not in shown
 
 
 def test_progress_is_told_if_it_takes_long(

@@ -158,7 +158,11 @@ class _Reading:
         # What was raised is told above, and nothing but a cut shall add a note to the page.
         sealed = read(self.vault, asked, budget=msgspec.structs.replace(budget, warning=None))
         if options.json:
-            files.write(options.output, sealed.to_json() + b"\n")
+            page = sealed.to_json() + b"\n"
+            if options.output == files.STDIN:
+                screen.show([page])
+            else:
+                files.write(options.output, page)
         if sealed.problem is not None:
             return told(self._reason(sealed.problem))
         if not options.json:
