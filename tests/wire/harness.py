@@ -24,6 +24,7 @@ from mcp_envelope.vault.ledger import Ledger
 from mcp_envelope.wire.interceptor import Interceptor
 
 HERE = Path(__file__).parent
+OBLIGING = (sys.executable, str(HERE / "obliging.py"))
 SRC = str(HERE.parents[1] / "src")
 PATIENCE = 30.0
 META = {
@@ -240,3 +241,10 @@ def started(
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
+
+
+@contextmanager
+def obliging(folder: Path, *options: str, **more: Any) -> Iterator[Running]:
+    """The proxy in front of a server that does what calls say."""
+    with started(proxied(*OBLIGING, options=options), folder, **more) as proxy:
+        yield proxy

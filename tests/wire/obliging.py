@@ -47,6 +47,14 @@ def large(kind: str, size: int) -> bytes:
     if kind == "json":
         row = row.replace(b'"', b'\\"')
         return b'{"content":[{"type":"text","text":"[%b]"}]}' % b", ".join([row] * (size // (len(row) + 2)))
+    if kind == "typed in other words":
+        # The text says what the structure says, with other escapes and other spaces.
+        plain = '{"id":123,"name":"a café/bar here","v":[1,2,3]}'.encode()
+        spelled = rb"{\"id\": 123, \"name\": \"a caf\\u00e9\\/bar here\", \"v\": [1, 2, 3]}"
+        count = size // (len(plain) + len(spelled) + 3)
+        text = rb"{\"rows\": [%b]}" % b", ".join([spelled] * count)
+        document = b'{"rows":[%b]}' % b",".join([plain] * count)
+        return b'{"content":[{"type":"text","text":"%b"}],"structuredContent":%b}' % (text, document)
     document = b'{"rows":[%b]}' % b",".join([row] * (size // (2 * len(row) + 14)))
     text = document.replace(b'"', b'\\"')
     return b'{"content":[{"type":"text","text":"%b"}],"structuredContent":%b}' % (text, document)
@@ -54,7 +62,7 @@ def large(kind: str, size: int) -> bytes:
 
 def call(message: dict[str, Any], arguments: dict[str, Any]) -> None:
     name = message["params"]["name"]
-    if name in ("text", "wide", "image", "json", "typed"):
+    if name in ("text", "wide", "image", "json", "typed", "typed in other words"):
         answer(message, large(name, arguments["bytes"]))
     elif name == "chatty":
         # Time for the input to fill up; then an answer, and at once much more.
@@ -124,7 +132,8 @@ def main() -> None:
             tools: list[dict[str, Any]] = [
                 {"name": name, "inputSchema": {"type": "object"}} for name in names
             ]
-            tools.append({"name": "typed", "inputSchema": {"type": "object"}, "outputSchema": ROWS})
+            typed = {"inputSchema": {"type": "object"}, "outputSchema": ROWS}
+            tools += [{"name": name, **typed} for name in ("typed", "typed in other words")]
             answer(message, json.dumps({"tools": tools}).encode())
         elif message.get("method") == "tools/call":
             call(message, message["params"].get("arguments", {}))

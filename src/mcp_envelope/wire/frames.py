@@ -19,6 +19,7 @@ from ..faults import STRING, WHITESPACE, mend_surrogates
 from ..jsontree import Buffer, Node, encode
 
 Id = tuple[str, Any]
+NULL: Final = Raw(b"null")
 
 
 class Frame(msgspec.Struct):
@@ -35,6 +36,11 @@ class Frame(msgspec.Struct):
     def key(self) -> Id | None:
         """The id, such that equal ids are equal keys; None if there is none."""
         return None if isinstance(self.id, UnsetType) else id_key(bytes(self.id))
+
+    @property
+    def identifier(self) -> Raw:
+        """The id as it is spelled."""
+        return NULL if isinstance(self.id, UnsetType) else self.id
 
     @property
     def is_response(self) -> bool:
@@ -208,6 +214,14 @@ def text_of(raw: Buffer) -> str | None:
     return _text(bytes(raw)) if bytes(memoryview(raw)[:1]) == b'"' else None
 
 
+def value_of(raw: Raw) -> Any:
+    """A value as Python has it; what it cannot have is told as it is spelled."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return bytes(memoryview(raw)[:200]).decode("utf-8", "replace")
+
+
 def replaced(data: Buffer, changes: Mapping[str, bytes | None]) -> bytes:
     """An object with some of its members changed, added or (None) taken away; the others keep their bytes."""
     left = dict(changes)
@@ -223,9 +237,6 @@ def replaced(data: Buffer, changes: Mapping[str, bytes | None]) -> bytes:
             parts.append(b"%b:%b" % (member.raw_key, member.value))
     parts += [b"%b:%b" % (encode(key), value) for key, value in left.items() if value is not None]
     return b"{%b}" % b",".join(parts)
-
-
-NULL: Final = Raw(b"null")
 
 
 def response(identifier: Raw, result: bytes) -> bytes:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from ..clients import UNKNOWN, Client
-from ..clients import client as known_client
 from ..dialects.notice import READ_TOOL
 from ..front import Call, Front
 from ..jsontree import encode
@@ -28,28 +28,16 @@ from . import frames, results
 from .asking import Asking, Moves, Waiting
 from .catalogue import NOTHING, Catalogue
 from .frames import Frame, Id
+from .readings import Readings, Work
 from .requests import Pending, Requests
+from .sender import introduced, of_era, sender_of
 
 _log = logging.getLogger("mcp_envelope")
 
-_META: Final = "io.modelcontextprotocol/"
-# What a request of the stateless era says of its sender.
-_SENDER: Final = (f"{_META}protocolVersion", f"{_META}clientInfo", f"{_META}clientCapabilities")
 _OURS: Final = "envelope://"
 _CHANGED: Final = "notifications/tools/list_changed"
 # A notification of that name is not longer.
 _SHORT: Final = 4096
-_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-
-
-class _Info(msgspec.Struct):
-    name: str = ""
-    version: str = ""
-
-
-class _Initialize(msgspec.Struct, rename="camel"):
-    client_info: _Info | None = None
-
 
 # What is answered when we fail ourselves; made of nothing that could fail as well.
 _BROKEN: Final = (
@@ -85,28 +73,32 @@ class Interceptor:
         self._owner = owner
         self._requests = Requests() if requests is None else requests
         self._asking = Asking(self.catalogue)
+        self._readings = Readings(front)
 
     # -- from the client ------------------------------------------------------------------------------------
 
-    def from_client(self, data: bytes, owner: str | None = None) -> Moves:
+    def from_client(self, data: bytes, owner: str | None = None, later: list[Work] | None = None) -> Moves:
+        """Where `later` is given, what may last is put there, for the caller to do and to send what it gives."""
         batch = frames.read_batch(data)
         if batch is None:
-            return self._of_client(data, owner)
-        return _joined(batch, data, [self._of_client(part, owner) for part in batch])
+            return self._of_client(data, owner, later)
+        return _joined(batch, data, [self._of_client(part, owner, later) for part in batch])
 
-    def _of_client(self, data: bytes, owner: str | None) -> Moves:
+    def _of_client(self, data: bytes, owner: str | None, later: list[Work] | None) -> Moves:
         try:
             frame = frames.read(data)
             if frame is None or isinstance(frame.method, UnsetType):
                 return Moves([], [data])
             if frame.method == "tools/call":
-                return self._called(frame, data, owner)
-            if frame.method == "resources/read" and (answer := self._resource(frame, owner)) is not None:
-                return Moves([answer], [])
+                return self._called(frame, data, owner, later)
+            if frame.method == "resources/read" and (uri := self._own_resource(frame)) is not None:
+                modern = sender_of((frames.members_of(frame.params) or {}).get("_meta", UNSET)).modern
+                read = partial(self._readings.resource, frame, uri, owner, modern)
+                return self._read(frame, read, partial(Moves, [], [data]), later)
             if frame.method == "notifications/cancelled":
                 return self._cancelled(frame, data)
-            if frame.method == "initialize":
-                self._meet(frame)
+            if frame.method == "initialize" and (client := introduced(frame.params)) is not None:
+                self.client = client
             if (key := frame.key) is not None:
                 self._requests.add(key, self._pending(frame))
         except Exception:
@@ -116,7 +108,7 @@ class Interceptor:
     def _pending(self, frame: Frame) -> Pending:
         """What to remember of a request."""
         assert isinstance(frame.method, str)
-        pending = Pending(frame.method, _spelled(frame))
+        pending = Pending(frame.method, bytes(frame.identifier))
         if frame.method == "tools/list":
             cursor = (frames.members_of(frame.params) or {}).get("cursor", b"null")
             pending.first = bytes(cursor) == b"null"
@@ -130,51 +122,52 @@ class Interceptor:
                 pending.call = self._unknown_call()
         return pending
 
-    def _meet(self, frame: Frame) -> None:
-        try:
-            info = msgspec.json.decode(_raw(frame.params), type=_Initialize).client_info
-        except _UNREADABLE:
-            return
-        if info is not None:
-            self.client = known_client(info.name, info.version)
-
     def _cancelled(self, frame: Frame, data: bytes) -> Moves:
         cancelled = (frames.members_of(frame.params) or {}).get("requestId")
         if cancelled is not None:
             key = frames.id_key(bytes(cancelled))
-            if self._asking.forget(key):
+            if self._readings.forget(key) or self._asking.forget(key):
                 # The server has never heard of it.
                 return Moves([], [])
             self._requests.cancel(key)
         return Moves([], [data])
 
-    def _called(self, frame: Frame, data: bytes, owner: str | None, asked: bool = False) -> Moves:
+    def _called(
+        self,
+        frame: Frame,
+        data: bytes,
+        owner: str | None,
+        later: list[Work] | None = None,
+        asked: bool = False,
+    ) -> Moves:
         """A call. `asked` tells that there is no use in asking for a list."""
         key = frame.key
         if key is None:
             return Moves([], [data])
         params = frames.call_params(frame.params)
         tool = params.name if isinstance(params.name, str) else ""
-        meta = frames.members_of(params.meta) or {}
-        sender = _sender(meta)
-        modern = _SENDER[0] in meta
-        client = _client(meta) or self.client
-        waits = Waiting(partial(self._called, frame, data, owner, True), key, _spelled(frame))
+        sender = sender_of(params.meta)
+        client = sender.client or self.client
+        waits = Waiting(partial(self._called, frame, data, owner, asked=True), key, bytes(frame.identifier))
+        wait = partial(self._asking.wait, waits, sender.said)
         arguments: dict[str, Raw] = frames.members_of(params.arguments) or {}
         ours = not self._observe and not self.catalogue.enveloped
         if tool == READ_TOOL and ours:
-            answer = self._read_on(frame, arguments, client, owner, modern, asked)
-            return self._asking.wait(waits, sender) if answer is None else Moves([answer], [])
+            # Never sent upstream, unless the server may have a tool of that name itself.
+            call = Call(tool=tool, policy=self._front.policy(tool, None, client), client=client, owner=owner)
+            sure = asked or self.catalogue.seen
+            read = partial(self._readings.page, frame, arguments, call, sender.modern, sure)
+            return self._read(frame, read, wait, later)
         requested: object = None
         if BUDGET_ARGUMENT in arguments and ours:
             listed = self.catalogue.find(tool)
             if listed is None and not asked:
-                return self._asking.wait(waits, sender)
+                return wait()
             if listed is not None and listed.adds_budget:
-                requested = _value(arguments.pop(BUDGET_ARGUMENT))
+                requested = frames.value_of(arguments.pop(BUDGET_ARGUMENT))
                 changed = frames.replaced(_raw(frame.params), {"arguments": encode(arguments)})
                 data = frames.replaced(frame.data, {"params": changed})
-        pending = Pending("tools/call", _spelled(frame), None, sender, modern)
+        pending = Pending("tools/call", bytes(frame.identifier), None, sender.said, sender.modern)
         if not self.catalogue.enveloped:
             pending.call = Call(
                 tool=tool,
@@ -187,41 +180,23 @@ class Interceptor:
         self._requests.add(key, pending)
         return Moves([], [data])
 
-    def _read_on(
-        self,
-        frame: Frame,
-        arguments: dict[str, Raw],
-        client: Client,
-        owner: str | None,
-        modern: bool,
-        asked: bool,
-    ) -> bytes | None:
-        """`envelope_read`: answered here, never upstream. None if the server may have one of its own."""
-        given = {name: _value(value) for name, value in arguments.items()}
-        policy = self._front.policy(READ_TOOL, None, client)
-        call = Call(tool=READ_TOOL, policy=policy, client=client, owner=owner)
-        sealed = self._front.read(given, call)
-        unknown = sealed.problem is not None and sealed.problem.code == "HANDLE_UNKNOWN"
-        if unknown and not asked and not self.catalogue.seen:
-            return None
-        return frames.response(_raw(frame.id), _of_era(sealed.to_json(), modern))
+    def _read(
+        self, frame: Frame, read: Callable[[], bytes | None], otherwise: Work, later: list[Work] | None
+    ) -> Moves:
+        """A request that is answered here, now or later."""
+        if later is not None and (key := frame.key) is not None:
+            later.append(self._readings.beside(key, read, otherwise, frame))
+            return Moves([], [])
+        answer = read()
+        return otherwise() if answer is None else Moves([answer], [])
 
-    def _resource(self, frame: Frame, owner: str | None) -> bytes | None:
-        """A stored result that is read as a resource; None if it is not ours."""
-        params = frames.members_of(frame.params) or {}
-        uri = frames.text_of(params["uri"]) if "uri" in params else None
-        if uri is None or not uri.startswith(_OURS) or isinstance(frame.id, UnsetType):
+    def _own_resource(self, frame: Frame) -> str | None:
+        """The address of a stored result that is read as a resource; None if it is not ours."""
+        if isinstance(frame.id, UnsetType) or self._observe or self.catalogue.enveloped:
             return None
-        if self._observe or self.catalogue.enveloped:
-            return None
-        from ..vault.resources import resource
-
-        modern = _SENDER[0] in (frames.members_of(params.get("_meta", UNSET)) or {})
-        try:
-            return frames.response(frame.id, _of_era(resource(self._front.vault, uri, owner), modern))
-        except Failure as failure:
-            problem = failure.problem
-            return frames.failure(frame.id, -32602, f"{problem.code}: {problem.message} {problem.hint}")
+        said = (frames.members_of(frame.params) or {}).get("uri")
+        uri = None if said is None else frames.text_of(said)
+        return uri if uri is not None and uri.startswith(_OURS) else None
 
     # -- from the server ------------------------------------------------------------------------------------
 
@@ -320,7 +295,7 @@ class Interceptor:
                 _log.exception("mcp-envelope: an answer passes as it is")
                 return Moves([data], [])
             _log.exception("mcp-envelope: an answer could not be put into its envelope")
-            return Moves([frames.response(_raw(frame.id), _of_era(_BROKEN, pending.modern))], [])
+            return Moves([frames.response(frame.identifier, of_era(_BROKEN, pending.modern))], [])
 
     # -- what whoever drives it wants to know ---------------------------------------------------------------
 
@@ -371,7 +346,7 @@ class Interceptor:
         if pending.call is None or pending.method == "tasks/get":
             return frames.failure(identifier, -32603, failure.problem.message)
         sealed = self._front.seal(failure, pending.call)
-        return frames.response(identifier, _of_era(sealed.to_json(), pending.modern))
+        return frames.response(identifier, of_era(sealed.to_json(), pending.modern))
 
     def close(self) -> None:
         self._front.close()
@@ -391,35 +366,6 @@ def _looks_like_result(frame: Frame) -> bool:
 
 def _raw(part: Raw | UnsetType) -> Raw:
     return Raw(b"{}") if isinstance(part, UnsetType) else part
-
-
-def _spelled(frame: Frame) -> bytes:
-    return b"null" if isinstance(frame.id, UnsetType) else bytes(frame.id)
-
-
-def _value(raw: Raw) -> Any:
-    """An argument as Python has it; what it cannot have is told as it is spelled."""
-    try:
-        return msgspec.json.decode(raw)
-    except _UNREADABLE:
-        return bytes(memoryview(raw)[:200]).decode("utf-8", "replace")
-
-
-def _sender(meta: dict[str, Raw]) -> bytes | None:
-    kept = {name: meta[name] for name in _SENDER if name in meta}
-    return encode(kept) if kept else None
-
-
-def _client(meta: dict[str, Raw]) -> Client | None:
-    try:
-        info = msgspec.json.decode(meta[_SENDER[1]], type=_Info)
-    except (KeyError, *_UNREADABLE):
-        return None
-    return known_client(info.name, info.version)
-
-
-def _of_era(result: bytes, modern: bool) -> bytes:
-    return b'%b,"resultType":"complete"}' % result[:-1] if modern else result
 
 
 def _joined(batch: list[bytes], data: bytes, moves: list[Moves]) -> Moves:

@@ -2,9 +2,10 @@
 
 Strategy: two threads, one for each direction, that read whole lines and write them on. Blocking writes are the
 back-pressure: nobody reads faster than the other side takes. Only what the proxy itself has to tell the server
-is written beside, because whoever reads a server's answers must never wait for that server to read. The server has
-a process group of its own; signals go on to it, its standard error is the proxy's own, and its end is the proxy's
-end, code and all. If the proxy is killed, a guard ends the group.
+is written beside, because whoever reads a server's answers must never wait for that server to read; and what the
+proxy reads in the vault is read beside, because it may last and others wait behind it. The server has a process
+group of its own; signals go on to it, its standard error is the proxy's own, and its end is the proxy's end, code
+and all. If the proxy is killed, a guard ends the group.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from .beside import Beside
 from .guard import Guard, signal_group
+from .opening import Opening
 
 if TYPE_CHECKING:
     # Loaded while the server starts, not before.
+    from .asking import Moves
     from .interceptor import Interceptor
+    from .readings import Work
 
 _CHUNK: Final = 1 << 20
 # A frame of fewer bytes is written together with its end.
@@ -32,7 +37,10 @@ _SMALL: Final = 1 << 16
 _PIPE: Final = 1 << 20
 # How long a server may take to end after its input was closed, once the client is gone, in seconds.
 _PATIENCE: Final = 5.0
+# No reading takes longer, in seconds; the slowest have limits of their own that are below.
+_LONGEST: Final = 15.0
 _MOMENT: Final = 0.01
+_LAST_WORD: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 _PASSED_ON: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 
 
@@ -159,34 +167,62 @@ class Proxy:
         process.stdout.close()
         _widen(incoming)
         # The server is starting up meanwhile.
-        interceptor = self._make()
+        opening = Opening(self._make, lambda: signal_group(process.pid, _LAST_WORD))
         client = Writer(sys.stdout.fileno())
+
+        def send(moves: Moves) -> None:
+            client.write(moves.to_client)
+            server.write(moves.to_server)
+
+        beside = Beside(send)
         turn = threading.Lock()
-        reader = threading.Thread(target=_from_client, args=(interceptor, client, server, turn), daemon=True)
+        reader = threading.Thread(
+            target=_from_client, args=(opening, client, server, turn, beside), daemon=True
+        )
         reader.start()
-        _from_server(interceptor, incoming, client, server, turn)
+        _from_server(opening, incoming, client, server, turn)
+        interceptor = opening.result()
         if client.broken:
             _end(process, server)
         code = process.wait()
+        if not client.broken:
+            beside.wait(_LONGEST)
         client.write(interceptor.lost(f"The server ended ({_told(code)}) before it answered."))
         interceptor.close()
         guard.dismiss()
         return code
 
 
-def _from_client(interceptor: Interceptor, client: Writer, server: Writer, turn: threading.Lock) -> None:
+def _from_client(
+    opening: Opening, client: Writer, server: Writer, turn: threading.Lock, beside: Beside
+) -> None:
+    interceptor: Interceptor | None = None
+    later: list[Work] = []
     with suppress(OSError):
         for line, end in lines_and_ends(sys.stdin.fileno()):
-            to_client, to_server = interceptor.from_client(line)
+            if interceptor is None:
+                greets = opening.greets(line)
+                if greets:
+                    server.write([line], end)
+                interceptor = opening.end()
+                if interceptor is None:
+                    return
+                if greets:
+                    continue
+            to_client, to_server = interceptor.from_client(line, later=later)
             del line
             client.write(to_client)
             server.write(to_server, end)
             del to_client, to_server
+            while later:
+                beside.take(later.pop(0))
             while interceptor.is_crowded and not server.broken:
                 time.sleep(_MOMENT)
+    # What is read may have to ask the server something.
+    beside.wait(_LONGEST)
     # What still waits for a list is sent before the server hears that this was all.
     until = time.monotonic() + _PATIENCE
-    while _holds(interceptor, turn) and time.monotonic() < until and not server.broken:
+    while interceptor and _holds(interceptor, turn) and time.monotonic() < until and not server.broken:
         time.sleep(_MOMENT)
     server.close()
 
@@ -198,16 +234,20 @@ def _holds(interceptor: Interceptor, turn: threading.Lock) -> bool:
 
 
 def _from_server(
-    interceptor: Interceptor, incoming: int, client: Writer, server: Writer, turn: threading.Lock
+    opening: Opening, incoming: int, client: Writer, server: Writer, turn: threading.Lock
 ) -> None:
     for line, end in lines_and_ends(incoming):
-        with turn:
-            to_client, to_server = interceptor.from_server(line)
-            server.later(to_server)
-        del line
-        client.write(to_client, end)
-        # A large frame is not held on to until the next one comes.
-        del to_client, to_server
+        if opening.passes(line):
+            client.write([line], end)
+        else:
+            interceptor = opening.result()
+            with turn:
+                to_client, to_server = interceptor.from_server(line)
+                server.later(to_server)
+            del line
+            client.write(to_client, end)
+            # A large frame is not held on to until the next one comes.
+            del to_client, to_server
         if client.broken:
             break
 
@@ -231,12 +271,11 @@ def _told(code: int) -> str:
 
 def _end(process: subprocess.Popen[bytes], server: Writer) -> None:
     """The client is gone: the server is asked to end as a client would ask, then told."""
-    steps = [signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)]
     if server.close(_PATIENCE):
         with suppress(subprocess.TimeoutExpired):
             process.wait(_PATIENCE)
             return
-    for step in steps:
+    for step in (signal.SIGTERM, _LAST_WORD):
         signal_group(process.pid, step)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_PATIENCE)

@@ -1,0 +1,227 @@
+"""What is read in the vault is read beside the conversation: nobody waits behind it, and no answer is lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_envelope.front import Front
+from mcp_envelope.wire import beside
+from mcp_envelope.wire.asking import Moves
+from mcp_envelope.wire.beside import Beside
+from mcp_envelope.wire.readings import Work
+
+from .harness import PATIENCE, Running, Talk, call, frame, obliging, request, rows, typed
+
+# Takes most of a second on rows of 8 MB, without finding anything.
+SLOW = "length(rows[?contains(to_string(@), 'nowhere')])"
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[Running]:
+    with obliging(tmp_path, "--tokens", "300") as running:
+        yield running
+
+
+def stored(proxy: Running, size: int = 8 << 20) -> str:
+    """The handle of a large result."""
+    proxy.ask(request(0, "tools/list"))
+    got = proxy.ask(call(1, "typed", {"bytes": size}))
+    handle: str = got["result"]["structuredContent"]["_envelope"]["handle"]
+    return handle
+
+
+def search(identifier: Any, handle: str) -> bytes:
+    return call(identifier, "envelope_read", {"handle": handle, "query": SLOW})
+
+
+def cancelled(identifier: Any) -> bytes:
+    params = {"requestId": identifier}
+    return frame({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+
+
+# -- the process --------------------------------------------------------------------------------------------
+
+
+def test_nobody_waits_behind_a_slow_search(proxy: Running) -> None:
+    handle = stored(proxy)
+    proxy.say(search(2, handle))
+    proxy.say(request(3, "ping"))
+    proxy.say(call(4, "envelope_read", {"handle": handle, "path": "/rows/0"}))
+    proxy.say(request(5, "resources/read", uri=f"envelope://{handle}/structuredContent/rows/0/id"))
+    answers = [json.loads(proxy.hear()) for _ in range(4)]
+    assert [answer["id"] for answer in answers][-1] == 2
+    assert {answer["id"] for answer in answers} == {2, 3, 4, 5}
+    assert answers[-1]["result"]["content"][0]["text"] == "0"
+
+
+def test_the_input_may_end_right_behind_a_reading(proxy: Running) -> None:
+    handle = stored(proxy)
+    for number in range(2, 5):
+        proxy.say(search(number, handle))
+    proxy.end_input()
+    answers = [json.loads(proxy.hear()) for _ in range(3)]
+    assert {answer["id"] for answer in answers} == {2, 3, 4}
+    assert all(answer["result"]["content"][0]["text"] == "0" for answer in answers)
+    assert proxy.hear() == b""
+    assert proxy.wait() == 0
+
+
+def test_the_input_may_end_behind_a_reading_that_needs_a_list(proxy: Running) -> None:
+    """Until a list was seen, a handle that is not known may be meant for a tool of the server's."""
+    proxy.say(call(1, "envelope_read", {"handle": "unheard"}))
+    proxy.end_input()
+    assert "HANDLE_UNKNOWN" in json.loads(proxy.hear())["result"]["content"][0]["text"]
+    assert proxy.hear() == b""
+    assert proxy.wait() == 0
+
+
+def test_the_server_may_end_before_a_reading(proxy: Running) -> None:
+    handle = stored(proxy)
+    proxy.say(search(2, handle))
+    proxy.say(call(3, "exit", {"code": 4}))
+    answers = {answer["id"]: answer["result"] for answer in (json.loads(proxy.hear()) for _ in range(2))}
+    assert answers[2]["content"][0]["text"] == "0"
+    assert "UPSTREAM_DIED" in answers[3]["content"][0]["text"]
+    assert proxy.wait() == 4
+
+
+def test_a_reading_that_is_cancelled_is_not_answered(proxy: Running) -> None:
+    handle = stored(proxy)
+    proxy.say(search(2, handle))
+    proxy.say(cancelled(2))
+    proxy.say(request(3, "ping"))
+    proxy.end_input()
+    assert json.loads(proxy.hear())["id"] == 3
+    assert proxy.hear() == b""
+    assert proxy.wait() == 0
+
+
+# -- what is put off ----------------------------------------------------------------------------------------
+
+
+def handle_of(talk: Talk) -> str:
+    talk.listed({"name": "rows", "inputSchema": {"type": "object"}})
+    text: str = talk.called("rows", typed(rows(2000)))["structuredContent"]["_envelope"]["handle"]
+    return text
+
+
+def test_only_who_asks_for_it_gets_work_for_later(tmp_path: Path) -> None:
+    talk = Talk(tmp_path)
+    sent = call(5, "envelope_read", {"handle": handle_of(talk)})
+    now = talk.wire.from_client(sent)
+    later: list[Work] = []
+    assert talk.wire.from_client(sent, later=later) == Moves([], [])
+    assert [work() for work in later] == [now]
+
+
+def test_a_batch_goes_on_without_what_is_put_off(tmp_path: Path) -> None:
+    talk = Talk(tmp_path)
+    read = json.loads(call(5, "envelope_read", {"handle": handle_of(talk)}))
+    before, after = json.loads(request(1, "ping")), json.loads(request(2, "ping"))
+    later: list[Work] = []
+    moves = talk.wire.from_client(frame([before, read, after]), later=later)
+    assert not moves.to_client
+    assert [json.loads(each) for each in moves.to_server] == [[before, after]]
+    [answer] = later[0]().to_client
+    assert json.loads(answer)["id"] == 5
+
+
+def test_the_server_hears_nothing_of_a_reading_that_is_cancelled(tmp_path: Path) -> None:
+    talk = Talk(tmp_path)
+    later: list[Work] = []
+    talk.wire.from_client(call(5, "envelope_read", {"handle": handle_of(talk)}), later=later)
+    assert talk.wire.from_client(cancelled(5)) == Moves([], [])
+    assert later[0]() == Moves([], [])
+    # Afterwards it is an id as any other.
+    assert talk.wire.from_client(cancelled(5)).to_server
+
+
+def test_a_reading_that_we_fail_on_passes_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    talk = Talk(tmp_path)
+    sent = call(5, "envelope_read", {"handle": handle_of(talk)})
+
+    def broken(*_: object) -> object:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(Front, "read", broken)
+    later: list[Work] = []
+    talk.wire.from_client(sent, later=later)
+    assert later[0]() == Moves([], [sent])
+
+
+def test_searches_take_turns_and_pages_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search has a few seconds; another one at the same time would use them up."""
+    talk = Talk(tmp_path)
+    handle = handle_of(talk)
+    inside, most = [0], [0]
+    lock, hold = threading.Lock(), threading.Event()
+    read = Front.read
+
+    def slowly(front: Front, arguments: Any, call: Any) -> Any:
+        if "query" in arguments:
+            with lock:
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+            hold.wait(PATIENCE)
+            with lock:
+                inside[0] -= 1
+        return read(front, arguments, call)
+
+    monkeypatch.setattr(Front, "read", slowly)
+    answered: list[Moves] = []
+    work = Beside(answered.append)
+    later: list[Work] = []
+    for number in range(3):
+        talk.wire.from_client(search(number, handle), later=later)
+    for each in later:
+        work.take(each)
+    page: list[Work] = []
+    talk.wire.from_client(call("page", "envelope_read", {"handle": handle}), later=page)
+    assert json.loads(page[0]().to_client[0])["id"] == "page"
+    hold.set()
+    assert work.wait(PATIENCE)
+    assert len(answered) == 3
+    assert most == [1]
+
+
+# -- doing it -----------------------------------------------------------------------------------------------
+
+
+def test_who_brings_too_much_waits() -> None:
+    hold = threading.Event()
+    sent: list[Moves] = []
+    work = Beside(sent.append)
+
+    def slow() -> Moves:
+        hold.wait(PATIENCE)
+        return Moves([b"x"], [])
+
+    for _ in range(beside._MOST):
+        work.take(slow)
+    one_more = threading.Thread(target=work.take, args=(slow,), daemon=True)
+    one_more.start()
+    one_more.join(0.2)
+    assert one_more.is_alive()
+    assert not work.wait(0.05)
+    hold.set()
+    one_more.join(PATIENCE)
+    assert not one_more.is_alive()
+    assert work.wait(PATIENCE)
+    assert len(sent) == beside._MOST + 1
+
+
+def test_work_that_fails_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _failure: None)
+
+    def broken() -> Moves:
+        raise RuntimeError("a mistake of ours")
+
+    work = Beside(lambda _moves: None)
+    work.take(broken)
+    assert work.wait(PATIENCE)
