@@ -237,7 +237,9 @@ def main(port: int) -> None:
     logging.basicConfig(level=logging.ERROR)
     app = build().streamable_http_app(event_store=Events(), retry_interval=100)
     with socket.create_server(("127.0.0.1", port)) as listening:
-        config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, lifespan="on")
+        config = uvicorn.Config(
+            app, http="h11", log_level="error", timeout_graceful_shutdown=1, lifespan="on"
+        )
         Announcing(config).run(sockets=[listening])
 
 

@@ -22,6 +22,7 @@ import uvicorn
 
 from mcp_envelope.front import Front
 from mcp_envelope.policy import Settings
+from mcp_envelope.wire.door import Door
 from mcp_envelope.wire.http import HttpProxy
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -49,7 +50,7 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def serving(app: App, *, lifespan: Any = "auto") -> Iterator[str]:
+def serving(app: App, *, lifespan: Any = "auto", **more: Any) -> Iterator[str]:
     """The address at which the application answers."""
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
@@ -61,6 +62,7 @@ def serving(app: App, *, lifespan: Any = "auto") -> Iterator[str]:
         date_header=False,
         timeout_graceful_shutdown=1,
         ws="none",
+        **more,
     )
     server = _Server(config)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
@@ -87,7 +89,7 @@ def proxied(url: str, folder: Path, **more: Any) -> Iterator[tuple[str, HttpProx
     kept.setdefault("vault", str(folder / "vault.db"))
     front = Front(settings, ledger=False, **kept)
     app = HttpProxy(front, url, **more)
-    with serving(app, lifespan="on") as address:
+    with serving(app, lifespan="on", http=Door) as address:
         yield address, app
 
 

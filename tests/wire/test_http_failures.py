@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 import pytest
 
-from mcp_envelope.wire import http, upstream
+from mcp_envelope.wire import door, upstream
 
 from . import sites
 from .sites import Reply, Scripted, Seen, call, event, json_reply, post, problem, request, result
@@ -187,7 +187,7 @@ def test_a_reply_that_is_too_large(
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_request_that_is_too_large(chunked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "LARGEST_REQUEST", 100_000)
+    monkeypatch.setattr(door, "LARGEST_REQUEST", 100_000)
     piece = b"x" * 50_000
     with _between(lambda seen: json_reply({}), tmp_path) as (address, server), sites.client() as client:
         body = iter([piece] * 3) if chunked else piece * 3

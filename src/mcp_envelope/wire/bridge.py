@@ -18,7 +18,6 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import anyio
-import httpx2
 import msgspec
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectSendStream
@@ -32,7 +31,7 @@ from .frames import Frame, Id
 from .interceptor import Interceptor
 from .link import Link, Lost, Refused, is_error
 from .stdio import Writer, lines
-from .upstream import Headers, Upstream, no_answer
+from .upstream import Headers, Unanswered, Unreachable, Upstream, no_answer
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -175,7 +174,7 @@ class Bridge:
                 await self._link.send(data, frame, await self._said(frame))
             except Refused as error:
                 await self._refused(data, frame, error)
-            except (Lost, httpx2.HTTPError, sse.TooLong) as error:
+            except (Lost, Unanswered, sse.TooLong) as error:
                 await self._failed(data, *_told(error))
             finally:
                 if key is not None and self._running.get(key) is running:
@@ -225,7 +224,7 @@ class Bridge:
                 said = headers.modern(frames.read(request), catalogue.headers)
                 with anyio.move_on_after(_PATIENCE):
                     found = await self._upstream.ask(self._upstream.url, said or [], request, follow=True)
-                    reply = None if found is None else frames.read(found[0])
+                    reply = None if found is None else frames.read(found)
                 if reply is None or isinstance(reply.result, UnsetType):
                     return
                 catalogue.learn(reply.result)
@@ -294,6 +293,6 @@ def _read_lines(loop: asyncio.AbstractEventLoop, sending: MemoryObjectSendStream
 def _told(error: Exception) -> tuple[str, str]:
     if isinstance(error, sse.TooLong):
         return "The server's reply is larger than is taken.", "FRAME_TOO_LARGE"
-    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+    if isinstance(error, Unreachable):
         return "The server cannot be reached.", "UPSTREAM_UNAVAILABLE"
     return "The server broke off before it answered.", "UPSTREAM_DIED"

@@ -9,14 +9,13 @@ stream that its client can take up again just ends, because the rest is still to
 from __future__ import annotations
 
 import logging
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import anyio
-import httpx2
 import msgspec
-from starlette.requests import Request
 
 from . import frames, sse
 from .answer import Answer
@@ -24,9 +23,21 @@ from .asking import Moves
 from .callers import credential
 from .interceptor import Interceptor
 from .requests import Requests
-from .upstream import Headers, headers_of, is_json, is_stream, no_answer, origin, passed, readable, relative
+from .upstream import (
+    Headers,
+    Response,
+    Unanswered,
+    Unreachable,
+    media_type,
+    no_answer,
+    origin,
+    passed,
+    readable,
+    relative,
+)
 
 if TYPE_CHECKING:
+    from .door import Request
     from .http import HttpProxy
 
 _log = logging.getLogger("mcp_envelope")
@@ -49,10 +60,10 @@ class Exchange:
         self._method = request.method
         self._body = body
         self._answer = answer
-        self._owner = credential(request.headers)
-        self._session = request.headers.get(SESSION)
+        self._owner = credential(request.named)
+        self._session = request.named.get(SESSION)
         self._tools = proxy.callers.tools(self._owner, self._session)
-        self._headers = readable(passed(request.headers.items()))
+        self._headers = readable(passed(request.headers))
         self.url = address(proxy.upstream.url, request)
         # The frames that were sent on, and answers of our own to others of the same batch.
         self._sent: list[bytes] = []
@@ -79,18 +90,20 @@ class Exchange:
             self._interceptor.client = session.client
         body: bytes | None = self._body
         if self._method == "POST" and self._body:
-            if await self._proxy.older.takes(
-                self._request, self._body, self._headers, self._owner, self._answer
-            ):
+            older = self._proxy.older
+            if await older.takes(self._request, self._body, self._headers, self._owner, self._answer):
                 return
             body = await self._outgoing()
             if body is None:
                 await self._answered_here()
                 return
         try:
-            async with self._upstream.send(self._method, self.url, self._headers, body or b"") as response:
+            response = await self._upstream.request(self._method, self.url, self._headers, body or b"")
+            try:
                 await self._relay(response)
-        except (httpx2.HTTPError, sse.TooLong) as error:
+            finally:
+                response.release()
+        except (Unanswered, sse.TooLong) as error:
             self._proxy.metrics.add("mcp_envelope_upstream_errors_total")
             _log.warning("mcp-envelope: the server behind did not answer: %s", error or type(error).__name__)
             await self._failed(error)
@@ -146,46 +159,49 @@ class Exchange:
     async def _ask(self, frame: bytes) -> bytes | None:
         """With the caller's headers: who may list tools may do so through us."""
         changed = {"content-type": "application/json", "accept": _ACCEPT}
-        if self._request.headers.get("mcp-method"):
+        if self._request.named.get("mcp-method"):
             changed["mcp-method"] = "tools/list"
         dropped = ("mcp-method", "mcp-name", "last-event-id", *changed)
         headers = [
             (name, value)
             for name, value in self._headers
-            if name.lower() not in dropped and not name.lower().startswith("mcp-param-")
+            if name not in dropped and not name.startswith("mcp-param-")
         ]
-        found = await self._upstream.ask(self.url, [*headers, *changed.items()], frame)
-        return None if found is None else found[0]
+        return await self._upstream.ask(self.url, [*headers, *changed.items()], frame)
 
     # -- to the client --------------------------------------------------------------------------------------
 
-    async def _relay(self, response: httpx2.Response) -> None:
+    async def _relay(self, response: Response) -> None:
         await self._remember(response)
-        said = headers_of(response)
-        back = _directed(passed(said), self.url)
-        if is_stream(response):
-            await self._answer.begin(response.status_code, _without_sizes(back))
+        said = response.headers
+        back = passed(said)
+        if "location" in response.named:
+            back = _directed(back, self.url)
+        kind = media_type(response)
+        if kind == "text/event-stream":
+            await self._answer.begin(response.status, _without_sizes(back))
             for ours in self._ours:
                 await self._answer.more(sse.message(ours))
-            with self._proxy.listening(self._method == "GET"):
+            with self._proxy.listening() if self._method == "GET" else nullcontext():
                 await self._stream(response)
             await self._broken_off("The server ended the stream before it answered.", "UPSTREAM_DIED")
-        elif is_json(response) and self._method == "POST":
-            async with self._upstream.body(response) as body:
+        elif kind == "application/json" and self._method == "POST":
+            with self._upstream.room.place() as place:
+                body = await self._upstream.body(response, place)
                 shown = await self._incoming(body) or body
             if self._ours:
                 shown = _joined([*self._ours, *(frames.read_batch(shown) or [shown])])
-            await self._answer.whole(response.status_code, _without_sizes(back), shown)
+            await self._answer.whole(response.status, _without_sizes(back), shown)
         elif self._ours and response.is_success:
             await self._answered_here()
         else:
-            sizes = [pair for pair in said if pair[0].lower() == "content-length"]
-            await self._answer.begin(response.status_code, [*back, *sizes])
-            async for chunk in response.aiter_raw():
+            sizes = [pair for pair in said if pair[0] == "content-length"]
+            await self._answer.begin(response.status, [*back, *sizes])
+            async for chunk in response.raw():
                 await self._answer.more(chunk)
             await self._answer.end()
 
-    async def _stream(self, response: httpx2.Response) -> None:
+    async def _stream(self, response: Response) -> None:
         async with aclosing(self._upstream.events(response)) as events:
             async for event in events:
                 self._resumable = self._resumable or bool(event.id)
@@ -221,7 +237,7 @@ class Exchange:
     async def _failed(self, error: Exception) -> None:
         if isinstance(error, sse.TooLong):
             words, code = "The server's reply is larger than is taken.", "FRAME_TOO_LARGE"
-        elif isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        elif isinstance(error, Unreachable):
             words, code = "The server behind the proxy cannot be reached.", "UPSTREAM_UNAVAILABLE"
         else:
             words, code = "The server behind the proxy broke off before it answered.", "UPSTREAM_DIED"
@@ -262,7 +278,7 @@ class Exchange:
 
     def _forget(self) -> None:
         """Nobody waits here any longer; the answer to what can be taken up again may come on another stream."""
-        for data in self._sent:
+        for data in self._sent if self._requests else ():
             frame = frames.read(data)
             if frame is None or (key := frame.key) is None or not self._awaits(data):
                 continue
@@ -271,13 +287,11 @@ class Exchange:
             else:
                 self._requests.take(key)
 
-    async def _remember(self, response: httpx2.Response) -> None:
-        given = response.headers.get(SESSION)
+    async def _remember(self, response: Response) -> None:
+        given = response.get(SESSION)
         if given and given != self._session and response.is_success:
             await self._proxy.callers.began(given, self._owner, self._interceptor.client)
-        elif self._session and (
-            response.status_code == 404 or (self._method == "DELETE" and response.is_success)
-        ):
+        elif self._session and (response.status == 404 or (self._method == "DELETE" and response.is_success)):
             self._proxy.callers.ended(self._session, self._owner)
 
 
@@ -287,13 +301,13 @@ def _joined(parts: list[bytes]) -> bytes:
 
 def _without_sizes(headers: Headers) -> Headers:
     """The body may become another one, and is not compressed any more."""
-    return [pair for pair in headers if pair[0].lower() not in _OF_BODY]
+    return [pair for pair in headers if pair[0] not in _OF_BODY]
 
 
 def _directed(headers: Headers, url: str) -> Headers:
     """Redirects within the server lead through us; those to elsewhere, such as a login, stay as they are."""
     return [
-        (name, relative(value) if name.lower() == "location" and _is_within(value, url) else value)
+        (name, relative(value) if name == "location" and _is_within(value, url) else value)
         for name, value in headers
     ]
 
@@ -304,9 +318,12 @@ def _is_within(location: str, url: str) -> bool:
 
 def address(url: str, request: Request) -> str:
     """Where a request goes: the same path at the server, or the server's own if ours was not named."""
+    return _address(url, request.path, request.query)
+
+
+@lru_cache(256)
+def _address(url: str, path: str, query: str) -> str:
     base = urlsplit(url)
-    raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
-    path, query = raw.decode("latin-1"), request.url.query
     if path in _FRONT_DOORS or path == base.path:
         path, query = base.path or "/", "&".join(filter(None, (base.query, query)))
     return urlunsplit((base.scheme, base.netloc, path, query, ""))

@@ -10,31 +10,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from ..front import Front
 from . import frames
-from .answer import Answer, Send
+from .answer import Answer
 from .callers import Callers
+from .door import Request
 from .exchange import Exchange
 from .metrics import Metrics
 from .older import Older
-from .upstream import Upstream
+from .upstream import Headers, Upstream
 
-LARGEST_REQUEST: Final = 64 << 20
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-_METHODS: Final = ("GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH")
-Scope = dict[str, Any]
+_TEXT: Final = "text/plain; charset=utf-8"
 Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[Any], Awaitable[None]]
 
 
 class HttpProxy:
-    """The ASGI application. `hosts` are names by which it may be called, besides those of loopback.
+    """Serves what comes in at the door. `hosts` are names by which it may be called, besides those of loopback.
 
     Unless it `is_open`, it may be called by no others. Pages may call it from these hosts alone in any case.
     """
@@ -50,7 +49,8 @@ class HttpProxy:
         observe: bool = False,
     ) -> None:
         self.front = front
-        self.upstream = Upstream(url, headers)
+        budget = front.policy("").budget
+        self.upstream = Upstream(url, headers, budget=0 if budget is None else budget.limit)
         self.observe = observe
         self.callers = Callers(front)
         self.older = Older(self.upstream)
@@ -61,18 +61,9 @@ class HttpProxy:
         self._listening: set[anyio.CancelScope] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif scope["type"] == "http":
-            request = Request(scope, receive)
-            own = self._refusal(request) or self._own_page(request)
-            if own is not None:
-                await own(scope, receive, send)
-            else:
-                await self._serve(request, receive, Answer(send))
-
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """The life of the server, as uvicorn tells it; requests come in at the door."""
+        assert scope["type"] == "lifespan"
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -97,82 +88,56 @@ class HttpProxy:
             scope.cancel()
 
     @contextmanager
-    def listening(self, merely: bool) -> Iterator[None]:
+    def listening(self) -> Iterator[None]:
+        """A stream that merely listens."""
         with anyio.CancelScope() as scope:
-            if merely:
-                self._listening.add(scope)
+            self._listening.add(scope)
             try:
                 yield
             finally:
                 self._listening.discard(scope)
 
-    def _refusal(self, request: Request) -> Response | None:
-        host = urlsplit(f"//{request.headers.get('host', '')}").hostname
-        if not self._is_open and host not in self._hosts:
-            return PlainTextResponse("Invalid Host header", 421)
-        origin = request.headers.get("origin")
-        if origin is not None and _hostname(origin) not in self._hosts:
-            return PlainTextResponse("Invalid Origin header", 403)
-        return None
-
-    def _own_page(self, request: Request) -> Response | None:
-        if request.method not in ("GET", "HEAD"):
-            return None
-        if request.url.path == "/health":
-            return JSONResponse({"status": "ok"})
-        if request.url.path == "/metrics":
-            return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
-        return None
-
     # -- a request ------------------------------------------------------------------------------------------
 
-    async def _serve(self, request: Request, receive: Receive, answer: Answer) -> None:
+    async def serve(self, request: Request, answer: Answer) -> None:
+        if refusal := self._refusal(request):
+            await answer.whole(*refusal, _TEXT)
+        elif request.method == "CONNECT":
+            await answer.whole(501, [], b"The proxy is in front of one server and leads nowhere else.", _TEXT)
+        elif request.path == "/health" and request.method in ("GET", "HEAD"):
+            await answer.json(200, b'{"status":"ok"}')
+        elif request.path == "/metrics" and request.method in ("GET", "HEAD"):
+            text = self.metrics.text().encode()
+            await answer.whole(200, [], text, "text/plain; version=0.0.4; charset=utf-8")
+        else:
+            await self._pass(request, answer)
+
+    def _refusal(self, request: Request) -> tuple[int, Headers, bytes] | None:
+        if not self._is_open and _named(request.named.get("host", "")) not in self._hosts:
+            return 421, [], b"Invalid Host header"
+        origin = request.named.get("origin")
+        if origin is not None and _hostname(origin) not in self._hosts:
+            return 403, [], b"Invalid Origin header"
+        return None
+
+    async def _pass(self, request: Request, answer: Answer) -> None:
         self.metrics.in_flight += 1
         try:
-            body = await _body(request)
-            if body is None:
+            if request.body is None:
                 said = "The request is larger than the proxy takes."
                 await answer.json(413, frames.failure(frames.NULL, -32600, said))
             else:
-                await self._exchange(request, receive, body, answer)
-        except ClientDisconnect:
-            pass
+                await Exchange(self, request, request.body, answer).run()
         finally:
             self.metrics.in_flight -= 1
-            method = request.method if request.method in _METHODS else "other"
-            # Without a status: the client went before there was one.
-            labels = f'method="{method}",status="{answer.status or "none"}"'
-            self.metrics.add("mcp_envelope_requests_total", labels)
-
-    async def _exchange(self, request: Request, receive: Receive, body: bytes, answer: Answer) -> None:
-        async with anyio.create_task_group() as group:
-
-            async def watch() -> None:
-                while (await receive())["type"] != "http.disconnect":
-                    pass
-                # Nobody waits for the answer any more: the request to the server goes, too.
-                group.cancel_scope.cancel()
-
-            group.start_soon(watch)
-            await Exchange(self, request, body, answer).run()
-            group.cancel_scope.cancel()
+            self.metrics.request(request.method, answer.status)
 
 
-async def _body(request: Request) -> bytes | None:
-    """The body; None if it is too large."""
-    said = request.headers.get("content-length", "")
-    if said.isdigit() and int(said) > LARGEST_REQUEST:
-        return None
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        parts.append(chunk)
-        size += len(chunk)
-        if size > LARGEST_REQUEST:
-            return None
-    return b"".join(parts)
+def _named(host: str) -> str | None:
+    return _hostname(f"//{host}")
 
 
+@lru_cache(256)
 def _hostname(origin: str) -> str | None:
     try:
         return urlsplit(origin).hostname

@@ -16,14 +16,13 @@ from urllib.parse import urljoin
 
 import anyio
 import anyio.abc
-import httpx2
 import msgspec
 from msgspec import UnsetType
 
 from . import frames, sse
 from .frames import Frame, Id
 from .headers import TYPES, VERSION
-from .upstream import Headers, Upstream, is_json, is_stream, origin, whole
+from .upstream import Headers, Response, Unanswered, Unreachable, Upstream, is_json, is_stream, origin, whole
 
 _SESSION: Final = "mcp-session-id"
 # How often a broken answer is taken up again in a row, and how long to wait before, in seconds.
@@ -31,17 +30,17 @@ _RETRIES: Final = 5
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 _PATIENCE: Final = 30.0
-_BROKEN: Final = (httpx2.HTTPError, sse.TooLong)
+_BROKEN: Final = (Unanswered, sse.TooLong)
 
 
 class Refused(Exception):
     """The server took the message and said no, in terms of HTTP."""
 
-    def __init__(self, response: httpx2.Response, body: bytes = b"") -> None:
-        super().__init__(f"HTTP {response.status_code} {response.reason_phrase}".strip())
-        self.status = response.status_code
+    def __init__(self, response: Response, body: bytes = b"") -> None:
+        super().__init__(f"HTTP {response.status} {response.reason}".strip())
+        self.status = response.status
         self.body = body
-        self.location: str = response.headers.get("location", "") if response.is_redirect else ""
+        self.location: str = response.get("location") if response.is_redirect else ""
 
 
 class Lost(Exception):
@@ -117,7 +116,7 @@ class Link:
             if response.is_success:
                 self._is_settled = True
                 if starts:
-                    self._session = response.headers.get(_SESSION)
+                    self._session = response.get(_SESSION) or None
                 await self._read(response, frame)
                 return True
             body = await whole(response)
@@ -145,25 +144,25 @@ class Link:
         headers = [] if session is None else [(_SESSION, session)]
         return headers if self._version is None else [*headers, (VERSION, self._version)]
 
-    async def _read(self, response: httpx2.Response, frame: Frame | None) -> None:
+    async def _read(self, response: Response, frame: Frame | None) -> None:
         key = None if frame is None or isinstance(frame.method, UnsetType) else frame.key
         if is_json(response):
-            async with self._upstream.body(response) as body:
-                if body:
+            with self._upstream.room.place() as place:
+                if body := await self._upstream.body(response, place):
                     await self._received(body, frame)
         elif is_stream(response):
             reading = _Reading()
             try:
                 await self._events(response, reading, frame)
-            except httpx2.HTTPError:
+            except Unanswered:
                 if reading.last is None:
                     raise
             if key is not None and self._waits(key) and reading.last is not None and self._session:
                 await self._resume(reading, frame, key)
-        if key is not None and self._waits(key) and response.status_code != 202:
+        if key is not None and self._waits(key) and response.status != 202:
             raise Lost
 
-    async def _events(self, response: httpx2.Response, reading: _Reading, frame: Frame | None) -> None:
+    async def _events(self, response: Response, reading: _Reading, frame: Frame | None) -> None:
         async with aclosing(self._upstream.events(response)) as events:
             async for event in events:
                 reading.count += 1
@@ -199,7 +198,7 @@ class Link:
             left -= 1
             await anyio.sleep(reading.pause)
             before = reading.count
-            with suppress(httpx2.HTTPError):
+            with suppress(Unanswered):
                 if not await self._get(reading, frame):
                     return
             if reading.count > before:
@@ -212,7 +211,7 @@ class Link:
             headers.append(("last-event-id", reading.last.decode("latin-1")))
         async with self._upstream.send("GET", self._upstream.url, headers, follow=True) as response:
             if not response.is_success or not is_stream(response):
-                return response.status_code >= 500
+                return response.status >= 500
             await self._events(response, reading, frame)
         return True
 
@@ -270,7 +269,7 @@ class Link:
             if self._endpoint is None:
                 await self._group.start(self._converse)
                 if not self._has_stream():
-                    raise httpx2.ConnectError("there is no stream of the oldest transport")
+                    raise Unreachable("there is no stream of the oldest transport")
                 if introduce:
                     await self._introduce()
 
@@ -294,7 +293,7 @@ class Link:
                 async with self._upstream.send("POST", self._url, TYPES, data, follow=True) as response:
                     if not response.is_success:
                         raise Refused(response, await whole(response))
-                    session: str | None = response.headers.get(_SESSION)
+                    session = response.get(_SESSION) or None
                     await self._read(response, None)
                 await answered.wait()
                 done = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'

@@ -25,6 +25,9 @@ _PLAIN: Final = [
 ]
 
 
+_METHODS: Final = ("GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH")
+
+
 class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,6 +37,11 @@ class Metrics:
     def add(self, name: str, labels: str = "", amount: int = 1) -> None:
         with self._lock:
             self._counts[name, labels] += amount
+
+    def request(self, method: str, status: int) -> None:
+        """An HTTP request is over. Without a status: the client went before there was one."""
+        named = method if method in _METHODS else "other"
+        self.add("mcp_envelope_requests_total", f'method="{named}",status="{status or "none"}"')
 
     def noted(self, call: Call) -> None:
         """A tool result passed."""

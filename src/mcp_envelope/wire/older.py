@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 import anyio
-import httpx2
-from starlette.requests import Request
 
 from . import sse
 from .answer import Answer
 from .interceptor import Interceptor
-from .upstream import Headers, headers_of, no_answer, passed, relative, whole
+from .upstream import Headers, Unanswered, no_answer, passed, relative, whole
 
 if TYPE_CHECKING:
+    from .door import Request
     from .upstream import Upstream
 
 
@@ -52,7 +52,7 @@ class Older:
     ) -> None:
         """Relay a stream from its first event on."""
         said = (first.data or b"").decode("utf-8", "replace")
-        name = relative(str(httpx2.URL(url).join(said)))
+        name = relative(urljoin(url, said))
         talk = self._conversations[name] = _Conversation(interceptor, answer)
         # A whole address would lead past us.
         await answer.more(first.raw if said == name else first.with_data(name.encode()))
@@ -77,10 +77,10 @@ class Older:
         self, request: Request, body: bytes, headers: Headers, owner: str | None, answer: Answer
     ) -> bool:
         """A message for a conversation of ours; False if it is none."""
-        talk = self._conversations.get(relative(str(request.url)))
+        talk = self._conversations.get(request.target)
         if talk is None:
             return False
-        talk.headers, talk.url = headers, str(httpx2.URL(self._upstream.url).join(relative(str(request.url))))
+        talk.headers, talk.url = headers, urljoin(self._upstream.url, request.target)
         moves = await self._upstream.look(talk.interceptor.from_client, body, owner)
         await talk.say(moves.to_client)
         own = [frame for frame in moves.to_server if talk.interceptor.owns(frame)]
@@ -97,11 +97,9 @@ class Older:
         try:
             async with self._upstream.send("POST", talk.url, talk.headers, frame) as response:
                 body = await whole(response)
-                back = [
-                    pair for pair in passed(headers_of(response)) if pair[0].lower() != "content-encoding"
-                ]
-                await answer.whole(response.status_code, back, body)
-        except httpx2.HTTPError:
+                back = [pair for pair in passed(response.headers) if pair[0] != "content-encoding"]
+                await answer.whole(response.status, back, body)
+        except Unanswered:
             await self._lost(talk, frame)
             await answer.whole(202, [], b"Accepted", "text/plain")
 
@@ -111,7 +109,7 @@ class Older:
             async with self._upstream.send("POST", talk.url, talk.headers, frame) as response:
                 if response.is_success:
                     return
-        except httpx2.HTTPError:
+        except Unanswered:
             pass
         await self._lost(talk, frame)
 

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace, make: Callable[[], Front]) -> int:
     headers = _headers(options)
     if not _is_address(options.url):
         raise Misuse(f"--url is an address such as http://127.0.0.1:8000/mcp; got {options.url!r}")
-    for name in ("httpx2", "starlette", "uvicorn") if options.listen else ("httpx2",):
+    for name in ("anyio", "httptools", "uvicorn") if options.listen else ("anyio", "httptools"):
         if find_spec(name) is None:
             raise Misuse(f"--url needs an extra ({name} is missing): pip install 'mcp-envelope[http]'")
     if options.listen:
@@ -75,6 +75,7 @@ def _listen(options: argparse.Namespace, headers: dict[str, str], front: Front) 
     import uvicorn
 
     from ..cli import console
+    from .door import Door
     from .http import HttpProxy, is_loopback
 
     host, colon, port = options.listen.rpartition(":")
@@ -104,6 +105,8 @@ def _listen(options: argparse.Namespace, headers: dict[str, str], front: Front) 
 
     config = uvicorn.Config(
         app,
+        http=Door,
+        lifespan="on",
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=5,

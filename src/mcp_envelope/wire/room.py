@@ -7,8 +7,6 @@ within the room and what one frame may have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import anyio
@@ -25,14 +23,9 @@ class Room:
         self._places: dict[int, Place] = {}
         self._changed: anyio.Event | None = None
 
-    @contextmanager
-    def place(self) -> Iterator[Place]:
-        """Room for one frame after the other; nothing is taken yet."""
-        place = Place(self)
-        try:
-            yield place
-        finally:
-            self._put(place, 0)
+    def place(self) -> Place:
+        """Room for one frame after the other, until its block ends; nothing is taken yet."""
+        return Place(self)
 
     def _put(self, place: Place, size: int) -> None:
         freed = size < place.counted
@@ -61,6 +54,13 @@ class Place:
         self._room = room
         self.size = 0
         self.counted = 0
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.counted:
+            self._room._put(self, 0)
 
     async def grow(self, more: int) -> None:
         await self.settle(self.size + more)
