@@ -163,3 +163,26 @@ def test_escapes_add(name: str, value: object) -> None:
     block = msgspec.json.encode([{"type": "text", "text": document.decode()}])
     assert meter(name).escapes_add
     assert meter(name).count(document) <= meter(name).count(block)
+
+
+@given(
+    st.lists(st.sampled_from(["1234567", "99", "a", "é", '"', " ", "漢", "\\"]), min_size=1),
+    st.integers(0, 9),
+)
+def test_where_a_text_is_divided_does_not_count(parts: list[str], shift: int) -> None:
+    """The estimate takes texts in blocks. Where they meet depends on what stands before, and must not matter."""
+    unit = "".join(parts)
+    text = (unit * (50_000 // len(unit.encode()) + 1)).encode()
+    # Blocks of another size meet elsewhere.
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr("mcp_envelope.meters._BLOCK", 16_384 - 100 - shift)
+        other = meter("estimate").count(text)
+    assert meter("estimate").count(text) == other
+
+
+def test_escapes_add_in_a_large_text() -> None:
+    numbers = random.Random(7)
+    document = msgspec.json.encode({"r": [numbers.randrange(10**17) for _ in range(200_000)]})
+    block = msgspec.json.encode([{"type": "text", "text": document.decode()}])
+    around = meter("estimate").count(b'[{"type":"text","text":""}]')
+    assert meter("estimate").count(block) >= meter("estimate").count(document) + around

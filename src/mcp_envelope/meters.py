@@ -112,7 +112,8 @@ _BLOCK = 16_384  # texts are taken in blocks, so that the two masks have a fixed
 _KIND_MASK = int.from_bytes(b"\x1f" * _BLOCK, "big")
 _SORT_MASK = int.from_bytes(b"\xe0" * _BLOCK, "big")
 # o200k cuts a run of digits into threes. Matches don't overlap, so each one is exactly one more group.
-_THREE_MORE_DIGITS = bytes((_DIGIT | 4 << 5,)) * 3
+_DIGIT_MORE = bytes((_DIGIT | 4 << 5,))
+_THREE_MORE_DIGITS = _DIGIT_MORE * 3
 
 # BEGIN fitted by benchmarks/meters_calibrate.py: hundredths of a token
 _PAIR_COSTS = bytes.fromhex(
@@ -162,12 +163,18 @@ class _Estimate:
     escapes_add = True  # a backslash and what follows it cost no less than what stood there; there is a test
 
     def count(self, text: bytes) -> int:
-        cost = 0
-        for start in range(0, len(text), _BLOCK):
-            block = text[start : start + _BLOCK]
-            pairs = _pairs(block)
-            cost += 100 * pairs.count(_THREE_MORE_DIGITS)
-            cost += _total(pairs.translate(_PAIR_COSTS)) + _total(block.translate(_BYTE_COSTS))
+        cost = start = 0
+        while start < len(text):
+            # A block sees the byte before it: where blocks meet depends on what is far away, and must not count.
+            before = min(start, 1)
+            pairs = _pairs(text[start - before : start - before + _BLOCK])[before:]
+            if start + len(pairs) < len(text):
+                # Nor may a group of digits be lost there: the next block takes what is left of it.
+                group = (len(pairs) - len(pairs.rstrip(_DIGIT_MORE))) % 3
+                pairs = pairs[: len(pairs) - group]
+            cost += 100 * pairs.count(_THREE_MORE_DIGITS) + _total(pairs.translate(_PAIR_COSTS))
+            start += len(pairs)
+        cost += _total(text.translate(_BYTE_COSTS))
         # A token has at least one byte. More than eight is rare but in runs of one character, so text made to
         # fool the costs is never counted more than eight times too low.
         return min(max(-(-cost // 100), -(-len(text) // 8)), len(text))

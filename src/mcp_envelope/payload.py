@@ -18,6 +18,7 @@ import msgspec
 from .faults import JSONError
 from .jsontree import Buffer, Node, TooDeep, encode, from_members, kind_of, parse, sniff
 from .page import Page
+from .spelling import respelled
 from .text import unescaped
 
 As = Literal["auto", "json", "text", "blocks"]
@@ -25,6 +26,8 @@ As = Literal["auto", "json", "text", "blocks"]
 _SAMPLE: Final = 1 << 14
 _FEW_MEMBERS: Final = 64
 _WORTH_COMPARING: Final = 1 << 23
+# Most members of a dictionary: there is no number in them that could be spelled in two ways.
+_NO_FLOATS: Final = frozenset({str, int, bool, type(None)})
 
 # The fields that make a dictionary a content block of that type.
 _BLOCK_FIELDS: Final[dict[str, dict[str, type]]] = {
@@ -120,20 +123,20 @@ def _repeats(content: Sequence[Buffer], node: Node) -> bool:
         values = [node] if len(members) != 1 else [node, node.child(0)]
         if len(texts) == 1:
             # A text that is no JSON should stay a text, also where the structure has it as a string.
-            return any(value.kind != "string" and _says(texts[0], value.raw) for value in values)
+            return any(_says(texts[0], value.raw, bare=False) for value in values)
         lists = [value for value in values if value.kind == "array" and value.total() == len(texts)]
         return any(all(map(_says, texts, value.all_items())) for value in lists)
     except (msgspec.MsgspecError, TooDeep, RecursionError, UnicodeError, ValueError):
         return False
 
 
-def _says(written: bytes, raw: Buffer) -> bool:
-    """Whether a text is a value, or how a value is written."""
+def _says(written: bytes, raw: Buffer, bare: bool = True) -> bool:
+    """Whether a text is how a value is written; `bare` tells that a string needs no quotes for it."""
     root = sniff(written)
     if (written if root is None else root.raw) == raw:
         return True
     del root
-    if kind_of(raw) == "string" and unescaped(raw) == written:
+    if bare and kind_of(raw) == "string" and unescaped(raw) == written:
         return True
     if len(raw) > _WORTH_COMPARING:
         # As Python's objects it would take many times the memory; kept twice, it takes twice.
@@ -183,7 +186,8 @@ def checked(raw: bytes) -> msgspec.Raw:
 def to_json(value: Any) -> bytes:
     """A Python value as JSON; PayloadError names what cannot be one."""
     try:
-        return _ENCODER.encode(value)
+        raw = _ENCODER.encode(value)
+        return raw if type(value) in _NO_FLOATS else respelled(raw)
     except RecursionError:
         raise PayloadError("the payload contains itself or is nested too deeply to be sent") from None
     except JSONError:
