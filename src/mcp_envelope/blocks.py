@@ -197,6 +197,18 @@ class _Embedding(_Label, rename="camel"):
     resource: _Label | None = None
 
 
+def is_text(raw: Buffer) -> bool:
+    return bool(_label(raw).type == "text")
+
+
+def label(raw: Buffer) -> dict[str, Any]:
+    """What a block is, without what it holds."""
+    found = _label(raw)
+    inside = found.resource if isinstance(found.resource, _Label) else found
+    said = {"type": found.type, "mimeType": inside.mime_type, "name": inside.name, "uri": inside.uri}
+    return {key: value for key, value in said.items() if isinstance(value, str)}
+
+
 def _label(raw: Buffer) -> _Label:
     try:
         return msgspec.json.decode(raw, type=_Embedding)

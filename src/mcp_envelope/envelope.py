@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
 from msgspec.structs import replace
 
 from . import dialects
+from .blocks import is_text
 from .budget import Budget
 from .context import current
 from .dialects.notice import READ_TOOL
@@ -174,11 +175,14 @@ class Keeper(Protocol):
 
 
 def _left_beside(spoken: Dialect, job: Job) -> str:
-    """Dialects other than ours have no place for blocks beside a structure that says something else."""
+    """Dialects other than ours have no place for texts beside a structure that says something else."""
     payload = job.payload
     if spoken.name == "native" or payload.node is None or payload.blocks is None:
         return ""
-    said = f"The text that came beside the structure ({sum(map(len, payload.blocks))} bytes) is not shown."
+    texts = [block for block in payload.blocks if is_text(block)]
+    if not texts:
+        return ""
+    said = f"The text that came beside the structure ({sum(map(len, texts))} bytes) is not shown."
     if job.facts.handle is None:
         return f"{said} It was not kept."
     return f'{said} Read it: {READ_TOOL}(handle="{job.facts.handle}", path="/content").'

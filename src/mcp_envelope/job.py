@@ -86,6 +86,9 @@ class Job(msgspec.Struct):
     profile: Profile = "minimal"
     # Further names of lists that the dialect ctxo may cut.
     truncatable: frozenset[str] = frozenset()
+    # Where the data is in what is stored, and what the dialect's own parts have to leave of the budget.
+    base: str = ""
+    reserved: int = 0
     _rate: float = 0.0
 
     def lane(
@@ -93,20 +96,29 @@ class Job(msgspec.Struct):
     ) -> Lane:
         return Lane(text, cuts, self.budget.meter, body, measured)
 
+    @property
+    def limit(self) -> int:
+        return self.budget.limit - self.reserved
+
     def first_that_fits(self, finish: Callable[[int], Lane]) -> Lane:
         """The longest notice that is within the budget; the shortest if none is."""
         for length in LENGTHS:
             lane = finish(length)
-            if lane.fits(self.budget.limit):
+            if lane.fits(self.limit):
                 break
         return lane
+
+    @property
+    def lacks_data(self) -> bool:
+        """Whether there is no data, and null would not do: a dialect leaves the member out."""
+        return self.payload.is_empty and self.schema is not None and not self.schema.is_valid(b"null")
 
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Facts:
         return replace(self.facts, cuts=cuts)
 
     def search(self, size: int, finish: Finish) -> Lane | None:
         """The fullest lane within the budget, with the longest notice that leaves room for the payload."""
-        limit = self.budget.limit
+        limit = self.limit
         most = min(size, most_bytes(self.budget))
         if not self._rate:
             self._rate = 1.0 if self.budget.unit == "bytes" else _TYPICAL_RATE
@@ -150,7 +162,7 @@ class Job(msgspec.Struct):
         """The data in the frame that a dialect puts around it, for a schema of the data alone."""
         node, schema = self.payload.as_node(), self.schema
         place = FREE if schema is None else schema.root
-        fitter = Fitter(node, place, {**(rankings or {}), **self.rankings}, soft=soft)
+        fitter = Fitter(node, place, {**(rankings or {}), **self.rankings}, self.base, soft=soft)
 
         def finish(room: int, length: int) -> Lane | None:
             fitted = fitter.fit(room)

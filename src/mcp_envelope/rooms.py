@@ -49,6 +49,13 @@ class Lane:
         self._used = -1
 
     @property
+    def measured(self) -> bytes:
+        return self._measured
+
+    def with_cuts(self, cuts: tuple[Cut, ...]) -> Lane:
+        return Lane(self.json, cuts, self._meter, self.body, self._measured)
+
+    @property
     def used(self) -> int:
         if self._used < 0:
             self._used = self._meter.count(self._measured)

@@ -165,7 +165,11 @@ class Sealed:
         return b"{%b}" % b",".join(parts)
 
     def to_result(self) -> dict[str, Any]:
-        """The `CallToolResult` as Python objects. `to_json` keeps the spelling of numbers, this does not."""
+        """The `CallToolResult` as Python objects. `to_json` keeps the spelling of numbers, this does not.
+
+        So a payload that came as JSON and spells numbers in another way than Python has another size when it is
+        written anew.
+        """
         result: dict[str, Any] = json.loads(self.to_json(), parse_float=_number, parse_int=_integer)
         return result
 

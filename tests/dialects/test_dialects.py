@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mcp_envelope import Failure, Miss, Reply, rank, seal
 from mcp_envelope.dialects import NAMES, ctxo, dialect, gel
-from mcp_envelope.jsontree import encode
 from mcp_envelope.meters import meter
+from mcp_envelope.payload import to_json
 
 from ..conftest import examples
 from ..strategies import Shape, large_values, object_shapes, small_values, words
@@ -86,7 +86,7 @@ def test_ctxo_keeps_the_whole_document_within_the_limit(value: Any, limit: int, 
         (value, payload["files"]), key=lambda member: len(member) if isinstance(member, list) else -1
     )
     assert meta["totalItems"] == len(largest)
-    assert meta["totalBytes"] == len(encode(payload))
+    assert meta["totalBytes"] == len(to_json(payload))
     assert meta["truncated"] == (result != json.loads(json.dumps(payload)))
     assert ("hint" in meta) == meta["truncated"]
 

@@ -23,5 +23,9 @@ def dialect(name: str) -> Dialect:
         if name not in _CLASSES:
             raise ValueError(f"unknown dialect {name!r}; use one of {', '.join(NAMES)}")
         made: Dialect = getattr(import_module(f".{name}", __name__), _CLASSES[name])()
+        if name != "native":
+            from .beside import Beside
+
+            made = Beside(made)
         _made[name] = made
     return _made[name]

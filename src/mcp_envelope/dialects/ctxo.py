@@ -81,6 +81,7 @@ class _Document:
         self.facts: Facts = job.facts
         node = job.payload.as_node()
         members = _members(node)
+        self.has_own_keys = members is not None
         if members is not None:
             self.members = [member for member in members if member.key != "_meta"]
             self.size = assembled(self.members).size
@@ -123,20 +124,24 @@ class _Document:
             if self._fits(self._text(truncated=True)):
                 break
         cuts = tuple(
-            Cut(f"/{self.members[index].key}", "items", self.kept[index], total, self.kept[index])
+            Cut(self._path(index), "items", self.kept[index], total, self.kept[index])
             for index, total in self.totals.items()
             if self.kept[index] < total
         )
         return self._text(truncated=bool(cuts)), cuts
 
+    def _path(self, index: int) -> str:
+        """Where a list is in what is stored, which doesn't know of a key that was made up here."""
+        return f"{self.job.base}/{self.members[index].key}" if self.has_own_keys else self.job.base
+
     def _at_most(self, items: list[Buffer]) -> int:
         """How many items could fit if nothing else were there: no need to look beyond."""
         sizes = accumulate(len(item) + 1 for item in items)
-        limit = self.job.budget.limit if self.job.budget.unit == "bytes" else self.job.budget.limit * 128
+        limit = self.job.limit if self.job.budget.unit == "bytes" else self.job.limit * 128
         return max(1, sum(1 for _ in takewhile(lambda size: size <= limit, sizes)))
 
     def _fits(self, text: bytes) -> bool:
-        return self.job.budget.meter.count(text) <= self.job.budget.limit
+        return self.job.budget.meter.count(text) <= self.job.limit
 
     def _text(self, truncated: bool) -> bytes:
         parts = [

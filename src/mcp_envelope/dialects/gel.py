@@ -25,6 +25,7 @@ from ..payload import to_json
 from ..rooms import Lane
 from ..schema import FREE
 from ..schema.wrapping import embed
+from ..spelling import written
 from ..text import fit_text
 from . import notice
 
@@ -183,6 +184,8 @@ def _structured(job: Job) -> Lane | None:
     facts = job.facts
     if facts.error is not None or (facts.miss is not None and job.payload.is_empty):
         return job.first_that_fits(lambda length: _failed(job, length))
+    if job.lacks_data:
+        return job.first_that_fits(lambda length: _framed(job, None, (), length))
     return job.fit_data(lambda fitted, length: _framed(job, fitted.json, fitted.cuts, length))
 
 
@@ -194,12 +197,14 @@ def _failed(job: Job, length: int) -> Lane:
         data["message"] = problem.message if length == 0 else problem.message[:120]
     if length == 0:
         data = {**(problem.details or {}), **data}
-    return _framed(job, encode(data), (), length)
+    return _framed(job, written(data), (), length)
 
 
-def _framed(job: Job, data: bytes, cuts: tuple[Cut, ...], length: int) -> Lane:
-    meta = _meta(job.with_cuts(cuts), length)
-    return job.lane(b'{"meta":%b,"data":%b}' % (encode(meta), data), cuts, data)
+def _framed(job: Job, data: bytes | None, cuts: tuple[Cut, ...], length: int) -> Lane:
+    meta = written(_meta(job.with_cuts(cuts), length))
+    if data is None:
+        return job.lane(b'{"meta":%b}' % meta, cuts)
+    return job.lane(b'{"meta":%b,"data":%b}' % (meta, data), cuts, data)
 
 
 def _meta(facts: Facts, length: int) -> dict[str, Any]:
@@ -241,10 +246,10 @@ def _content(job: Job, truncated: bool) -> tuple[Lane, bool]:
     while True:
         blocks, shortened = _shown(job, truncated, characters, links)
         lane = job.lane(b"[%b]" % b",".join(blocks), ())
-        if lane.fits(job.budget.limit) or (characters < 40 and not links):
+        if lane.fits(job.limit) or (characters < 40 and not links):
             return lane, shortened or links < len(job.facts.links)
         if characters >= 40:
-            characters = min(characters * job.budget.limit // lane.used, characters - 20)
+            characters = min(characters * job.limit // lane.used, characters - 20)
         else:
             links -= 1
 
@@ -263,7 +268,7 @@ def _shown(job: Job, truncated: bool, characters: int, links: int) -> tuple[list
     shortened = False
     if not facts.texts and facts.error is None and not job.payload.is_empty:
         # Nobody wrote a preview: the data itself is one, as JSON, as far as it goes.
-        fitter = Fitter(job.payload.as_node(), FREE, job.rankings)
+        fitter = Fitter(job.payload.as_node(), FREE, job.rankings, job.base)
         spare = characters - sum(map(len, texts))
         preview = fitter.fit(max(spare, 0))
         shortened = preview is None or bool(preview.cuts)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..blocks import TEXT_CLOSE, TEXT_OPEN, Block, TextBlock, fit_blocks, read_blocks, text_block
 from ..budget import Budget
+from ..codes import CATALOGUE
 from ..facts import Facts
 from ..fitting import Cut, Fitter
 from ..job import Job, Lanes
@@ -22,7 +23,7 @@ from ..jsontree import Node, TooDeep, encode, parse, sniff
 from ..page import Page
 from ..payload import Payload, to_json
 from ..rooms import Lane
-from ..schema import FREE, Place, widen
+from ..schema import FREE, Place, Schema, widen
 from ..schema.wrapping import either, envelope_schema
 from ..text import Ends
 from . import notice
@@ -63,6 +64,10 @@ class Native:
                 job.schema, job.is_error, unstructured = None, True, True
         if job.profile != "minimal":
             job.facts = replace(job.facts, extras=_extras(job))
+        if job.payload.is_empty and job.facts.error is None:
+            if job.schema is None:
+                return _words_alone(job)
+            _stand_in(job, job.schema)
         if untouched := _untouched(job):
             return replace(untouched, structured=None) if unstructured else untouched
         structured: Lane | None = None
@@ -86,6 +91,35 @@ class Native:
             budget = {**facts.extras["budget"], "used": (structured or content).used}
             facts = replace(facts, extras={**facts.extras, "budget": budget})
         return Lanes(content, structured, bool(job.is_error), job.facts, notice.meta(facts))
+
+
+def _words_alone(job: Job) -> Lanes:
+    """A reply without data: what it says besides."""
+
+    def finish(length: int) -> Lane:
+        def render(facts: Facts) -> Lane:
+            return job.lane(b"[%b]" % b",".join(_around([], facts, length)), ())
+
+        return _with_figures(job, (), length, render)
+
+    content = job.first_that_fits(finish)
+    return Lanes(content, None, bool(job.is_error), job.facts, notice.meta(job.facts))
+
+
+def _stand_in(job: Job, schema: Schema) -> None:
+    """A reply without data, of a tool that promised some: the least that is valid, or a failure."""
+    bare = b"null" if job.wrap else b"{}"
+    if schema.is_valid(b'{"result":null}' if job.wrap else bare):
+        job.payload = Payload(node=parse(bare))
+        return
+    message = "The tool replied without data, and its output schema asks for some."
+    job.facts = replace(job.facts, error=CATALOGUE.problem("BAD_RESULT", message))
+
+
+def _around(parts: list[bytes], facts: Facts, length: int) -> list[bytes]:
+    """The blocks of a payload, then what was said besides, then the notice as words."""
+    note = notice.text_note(facts, length)
+    return [*parts, *notice.beside(facts, length), *([text_block(note)] if note else [])]
 
 
 def _fail(job: Job) -> None:
@@ -124,7 +158,9 @@ def _takes_notice(node: Node) -> bool:
 def _untouched(job: Job) -> Lanes | None:
     """The payload byte for byte, if it fits and there is nothing to say."""
     payload, limit = job.payload, job.budget.limit
-    if payload.is_empty or payload.partial or payload.size > _HOPELESS * limit or notice.notice(job.facts, 0):
+    if payload.is_empty or payload.partial or payload.size > _HOPELESS * limit:
+        return None
+    if notice.notice(job.facts, 0) or job.facts.texts or job.facts.links:
         return None
     structured: Lane | None = None
     if payload.node is not None:
@@ -219,13 +255,12 @@ def _document_text(job: Job, node: Node, place: Place) -> Lane | None:
             return None
 
         def render(facts: Facts) -> Lane:
-            body, blocks = fitted.json, b""
             if inside:
-                body = notice.join(body, notice.notice(facts, length))
-            elif note := notice.text_note(facts, length):
-                blocks = b"," + text_block(note)
-            text = b"[%b%b%b%b]" % (TEXT_OPEN, encode(body.decode()), TEXT_CLOSE, blocks)
-            return job.lane(text, fitted.cuts)
+                body = notice.join(fitted.json, notice.notice(facts, length))
+                shown = [text_block(body.decode()), *notice.beside(facts, length)]
+            else:
+                shown = _around([text_block(fitted.json.decode())], facts, length)
+            return job.lane(b"[%b]" % b",".join(shown), fitted.cuts)
 
         return _with_figures(job, fitted.cuts, length, render)
 
@@ -240,9 +275,7 @@ def _blocks(job: Job, blocks: Sequence[Block]) -> Lane | None:
             return None
 
         def render(facts: Facts) -> Lane:
-            note = notice.text_note(facts, length)
-            shown = [*parts, text_block(note)] if note else parts
-            return job.lane(b"[%b]" % b",".join(shown), facts.cuts)
+            return job.lane(b"[%b]" % b",".join(_around(parts, facts, length)), facts.cuts)
 
         return _with_figures(job, tuple(cuts), length, render)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ..blocks import text_block
 from ..facts import Facts, Problem
 from ..fitting import Cut
 from ..jsontree import encode
@@ -26,11 +27,13 @@ _LISTED: Final = (8, 2, 0)
 _LISTED_IN_META: Final = 64
 _TOLD: Final = (3, 1, 0)
 _CLIP: Final = (100_000, 120, 0)
+# So many of a reply's texts, and of its links.
+_BESIDE: Final = (1000, 3, 0)
 
 
 def notice(facts: Facts, length: int) -> dict[str, Any]:
     """The value of `_envelope`; empty when there is nothing to say."""
-    said: dict[str, Any] = {}
+    said = _reply(facts, length)
     if facts.cuts:
         said["truncated"] = True
         said["note"] = sentence(facts, length)
@@ -42,11 +45,47 @@ def notice(facts: Facts, length: int) -> dict[str, Any]:
         said["handle"] = facts.handle
     if facts.cuts and length < 2 and (hint := facts.next_step()):
         said["hint"] = _clipped(hint, _CLIP[length])
-    if facts.warnings:
-        said["warnings"] = _warnings(facts.warnings, length)
+    if warnings := _all_warnings(facts, length):
+        said["warnings"] = _warnings(warnings, length)
     if length == 0:
         said.update(facts.extras)
     return said
+
+
+def _reply(facts: Facts, length: int) -> dict[str, Any]:
+    """What the author of a reply says besides the data."""
+    said: dict[str, Any] = {}
+    if length == 2 or not _is_reply(facts):
+        return said
+    if facts.status in ("info", "warn"):
+        said["status"] = facts.status
+    if facts.summary:
+        said["summary"] = _clipped(facts.summary, _CLIP[length])
+    if facts.details and facts.show_details:
+        said["details"] = _warnings(facts.details, length)
+    if facts.next_steps:
+        said["nextSteps"] = _warnings(facts.next_steps, length)
+    return said
+
+
+def _is_reply(facts: Facts) -> bool:
+    # A miss and a failure have their own places for such words.
+    return facts.miss is None and facts.error is None
+
+
+def beside(facts: Facts, length: int) -> list[bytes]:
+    """The texts and links of a reply: content blocks of their own."""
+    if not _is_reply(facts):
+        return []
+    most = _BESIDE[length]
+    texts = [text_block(_clipped(text, _CLIP[length])) for text in facts.texts[:most]]
+    return texts + [encode(dict(link)) for link in facts.links[:most]]
+
+
+def _all_warnings(facts: Facts, length: int) -> tuple[str, ...]:
+    most = _BESIDE[length]
+    left = len(facts.texts[most:]) + len(facts.links[most:]) if _is_reply(facts) else 0
+    return (*facts.warnings, f"{left} texts or links left out, see _meta") if left else facts.warnings
 
 
 def _error(error: Problem, length: int) -> dict[str, Any]:
@@ -115,6 +154,7 @@ def _dropped_entry(cut: Cut) -> dict[str, Any]:
 
 
 def _warnings(warnings: Sequence[str], length: int) -> list[str]:
+    """So many of somebody's texts, and how many more there are."""
     if length == 2:
         return [f"{len(warnings)}, see _meta"]
     most = (20, 2)[length]
@@ -138,7 +178,7 @@ def join(body: bytes, said: dict[str, Any]) -> bytes:
 
 def text_note(facts: Facts, length: int) -> str:
     """The notice as words, for a payload that has no place for a property."""
-    lines: list[str] = []
+    lines = _reply_lines(facts, length)
     if facts.error is not None:
         message = f": {_clipped(facts.error.message, _CLIP[length])}" if length < 2 else ""
         lines.append(facts.error.code + message)
@@ -150,17 +190,25 @@ def text_note(facts: Facts, length: int) -> str:
         lines.append(f"Read it: {READ_TOOL}(handle={quoted(facts.handle)}).")
     if facts.cuts and length < 2 and (hint := facts.next_step()):
         lines.append(_clipped(hint, _CLIP[length]))
-    lines += (
-        [f"Warning: {warning}" for warning in _warnings(facts.warnings, length)] if facts.warnings else []
-    )
+    if warnings := _all_warnings(facts, length):
+        lines += [f"Warning: {warning}" for warning in _warnings(warnings, length)]
     if length == 0:
         lines += [f"{key}: {encode(value).decode()}" for key, value in facts.extras.items()]
     return "\n".join(lines)
 
 
+def _reply_lines(facts: Facts, length: int) -> list[str]:
+    said = _reply(facts, length)
+    steps = [f"Next: {step}" for step in said.get("nextSteps", ())]
+    return [*([said["summary"]] if "summary" in said else []), *said.get("details", ()), *steps]
+
+
 def meta(facts: Facts) -> dict[str, Any] | None:
     """The same facts for machines, in the result's `_meta`."""
     said = notice(facts, 0)
+    if _is_reply(facts):
+        said |= {"texts": list(facts.texts)} if facts.texts else {}
+        said |= {"links": [dict(link) for link in facts.links]} if facts.links else {}
     if facts.cuts:
         first = facts.cuts if facts.reading is not None else sorted(facts.cuts, key=lambda cut: -cut.dropped)
         said["dropped"] = [{**_dropped_entry(cut), "offset": cut.offset} for cut in first[:_LISTED_IN_META]]

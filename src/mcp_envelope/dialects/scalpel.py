@@ -18,10 +18,10 @@ from ..codes import CATALOGUE
 from ..facts import Facts, Problem
 from ..fitting import Cut
 from ..job import Job, Lanes
-from ..jsontree import encode
 from ..meters import meter as meter_of
 from ..rooms import Lane
 from ..schema.wrapping import embed
+from ..spelling import written
 from . import notice
 
 _UNLIMITED: Final = 1 << 62
@@ -128,7 +128,7 @@ def _framed(
             {name: _short(getattr(hint, name), length) for name in ("feature", "tier", "reason")}
             for hint in hints
         ]
-    parts = [encode(shown)[1:-1]] if shown else []
+    parts = [written(shown)[1:-1]] if shown else []
     if data is not None or everything or problem is None:
         parts.append(b'"data":%b' % (data if data is not None else b"null"))
     text = b"{%b}" % b",".join(parts)
