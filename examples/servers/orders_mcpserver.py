@@ -54,7 +54,7 @@ ORDERS = {number: made_up(number) for number in range(1000, 2000)}
 
 @server.tool()
 @enveloped(budget=2000, lists={"orders": rank("-day", "number")}, hint="Ask for one article.")
-def list_orders(status: Status, article: str = "") -> Orders | Reply:
+def list_orders(status: Status, article: str = "") -> Reply[Orders]:
     """Orders of a status, the latest first."""
     found = [order for order in ORDERS.values() if order.status == status]
     if article:
@@ -68,7 +68,7 @@ def list_orders(status: Status, article: str = "") -> Orders | Reply:
 
 
 @server.tool()
-def get_order(number: int) -> Order | Miss | Reply:
+def get_order(number: int) -> Reply[Order] | Miss:
     """One order, and a link to its invoice."""
     order = ORDERS.get(number)
     if order is None:

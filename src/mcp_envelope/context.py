@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,21 @@ class CallContext:
     token_usage: Mapping[str, Any] | None = None
     workspace: Mapping[str, Any] | None = None
     hint: str | None = None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was said."""
+        return not (
+            self.warnings
+            or self.upgrade_hints
+            or self.hint
+            or self.tier
+            or self.tool_version
+            or self.capabilities is not None
+            or self.rate_limit
+            or self.token_usage
+            or self.workspace
+        )
 
     def add_to(self, facts: Facts) -> Facts:
         return replace(
@@ -63,11 +78,20 @@ def current() -> CallContext | None:
 def call_context(context: CallContext | None = None) -> Iterator[CallContext]:
     """Adapters put this around a tool; what is said inside is in the context that it gives."""
     context = context or CallContext()
-    token = _current.set(context)
+    token = entered(context)
     try:
         yield context
     finally:
-        _current.reset(token)
+        left(token)
+
+
+def entered(context: CallContext) -> Token[CallContext | None]:
+    """The same in two steps, for who does it with every call; `left` ends it."""
+    return _current.set(context)
+
+
+def left(token: Token[CallContext | None]) -> None:
+    _current.reset(token)
 
 
 def _within(what: str) -> CallContext:

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -221,6 +221,14 @@ class Front:
             trace_untouched(budget, _lanes(content, structured), call.span)
         return True
 
+    def passes(self, call: Call, said: str, size: int) -> bool:
+        """The same by the shortest way, for a result that is one short JSON text and well within its budget."""
+        policy = call.policy
+        if not call.is_quiet or (policy.redact and _redactor(policy).may_find_in(said)):
+            return False
+        self.untouched(call, size)
+        return True
+
     def seal(self, payload: Any, call: Call, *, is_error: bool | None = None, **more: Any) -> Sealed:
         """Whatever a tool returned or raised, fitted, stored if it was cut, and noted."""
         policy, declared, published = call.policy, call.declared, call.published
@@ -264,21 +272,12 @@ class Front:
         """Note a result of so many bytes that went out as it came."""
         if self._ledger is False and not self.observers:
             return
-        tokens = size // 4
-        self.note(
-            _noted()(
-                at=time.time(),
-                tool=call.tool,
-                client=call.client.name,
-                server=self.server,
-                dialect=call.policy.dialect,
-                bytes_before=size,
-                bytes_after=size,
-                before=tokens,
-                after=tokens,
-                tool_ms=(time.perf_counter() - call.started) * 1000 if call.started else None,
-            )
-        )
+        noted = partial(_untouched, call, self.server, size, time.time(), time.perf_counter())
+        if self.observers or isinstance(self._ledger, bool):
+            self.note(noted())
+        else:
+            # Told when it is written: the caller waits meanwhile.
+            self._ledger.record(noted)
 
     def read(self, arguments: Mapping[str, Any], call: Call) -> Sealed:
         """Answer a call of `envelope_read`."""
@@ -345,12 +344,21 @@ class Front:
             self._opened[0].close()
 
 
-@cache
-def _noted() -> type[Noted]:
-    """Imported when it is needed, but not looked up with every call."""
+def _untouched(call: Call, server: str, size: int, at: float, ended: float) -> Noted:
     from .vault.ledger import Call as Noted
 
-    return Noted
+    return Noted(
+        at=at,
+        tool=call.tool,
+        client=call.client.name,
+        server=server,
+        dialect=call.policy.dialect,
+        bytes_before=size,
+        bytes_after=size,
+        before=size // 4,
+        after=size // 4,
+        tool_ms=(ended - call.started) * 1000 if call.started else None,
+    )
 
 
 @cache
@@ -361,7 +369,8 @@ def _redactor_of(patterns: tuple[tuple[str, str], ...]) -> Redactor:
 
 
 def _redactor(policy: Policy) -> Redactor:
-    return _redactor_of(tuple(policy.redact_patterns.items()) if policy.redact_patterns else ())
+    patterns = policy.redact_patterns
+    return _redactor_of(tuple(patterns.items()) if patterns else ())
 
 
 def _lanes(content: Sequence[Buffer], structured: Buffer | None) -> tuple[bytes, ...]:
@@ -406,5 +415,5 @@ def payload_of(payload: Payload, call: Call) -> Payload:
         return payload
     members = payload.node.members()
     if len(members) == 1 and members[0].key == "result":
-        return Payload(node=payload.node.child(0))
+        return Payload(node=payload.node.child(0), blocks=payload.blocks)
     return payload

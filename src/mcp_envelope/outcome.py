@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, Generic, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +18,15 @@ from .errors import problem_of
 from .facts import Facts, Problem, Status
 from .ranking import Ranking
 from .scrubbing import scrub
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +52,15 @@ class Link:
         return block
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A success, and what goes with it.
+@dataclass(frozen=True)
+class Reply(Generic[T]):
+    """A success, and what goes with it. `-> Reply[Book]` says that the data is a `Book`.
 
     `data` is the payload. `summary`, `details`, `next_steps`, `texts` and `links` are shown by dialects that
     have a place for them. `rank` maps the path of a list to its ranking.
     """
 
-    data: Any = None
+    data: T = None  # type: ignore[assignment]
     summary: str | None = None
     details: Sequence[str] = ()
     next_steps: Sequence[str] = ()
@@ -72,6 +81,11 @@ class Reply:
             if isinstance(said, str) or not all(isinstance(words, str) for words in said):
                 raise TypeError(f"{name} is a list of texts; got {said!r}")
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """To a library that asks pydantic what a tool returns: the data."""
+        return handler.generate_schema(*(get_args(source) or (Any,)))
+
 
 @dataclass(frozen=True, slots=True)
 class Miss:
@@ -82,6 +96,16 @@ class Miss:
     data: Mapping[str, Any] | None = None
     code: str = "NOT_FOUND"
     warnings: Sequence[str] = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return handler.generate_schema(Any)
+
+
+# An outcome is how a tool answers, not what its data is. The official SDK would make a schema of the annotations of
+# whatever class a tool returns, and would tell at length that it can't: so there are none to be found.
+Reply.__annotations__ = {}
+Miss.__annotations__ = {}
 
 
 class Failure(Exception):

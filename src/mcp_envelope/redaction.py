@@ -15,7 +15,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -27,6 +27,7 @@ from .secrets import BUILT_IN, CREDENTIAL, PATH, PLAIN, SENSITIVE_KEYS, TRIGGERS
 Scan: TypeAlias = Callable[[str], bool]
 
 _CHUNK: Final = 1 << 16  # what is scanned at once
+_BRIEF: Final = 1 << 12  # what is scanned by one expression
 _LEAF: Final = 1 << 11  # where halving stops
 _OVERLAP: Final = 1 << 10  # no trigger is longer
 _REACH: Final = 1 << 15  # no built-in match is longer
@@ -109,7 +110,8 @@ class Redactor:
             self._keys = telling.regex
             self._everywhere |= telling.scan is None
             triggers += telling.triggers
-        self._scan = _scanner([*triggers, _HIDING])
+        self._triggers = [*triggers, _HIDING]
+        self._scan = _scanner(self._triggers)
 
     def redact_text(self, text: str) -> tuple[str, Counter[str]]:
         """The text without its secrets, and how many of each kind there were. JSON is treated as JSON."""
@@ -123,7 +125,18 @@ class Redactor:
 
     def may_find(self, raw: Buffer) -> bool:
         """Whether a closer look at a valid JSON document is worth it: without one, there is no secret in it."""
+        if len(raw) <= _CHUNK:
+            return self.may_find_in(str(raw, "utf-8", "replace"))
         return next(self._places(raw), None) is not None
+
+    def may_find_in(self, text: str) -> bool:
+        """The same for a document that is a text already, and not long."""
+        return self._everywhere or (self._brief(text) if len(text) <= _BRIEF else self._scan(text))
+
+    @cached_property
+    def _brief(self) -> Scan:
+        """For short texts: one expression is slower, but a call finds far less of it missing in the caches."""
+        return _validator([("|".join(f"(?:{trigger})" for trigger in dict.fromkeys(self._triggers)))])
 
     def _document(self, raw: bytes, found: Counter[str], depth: int) -> bytes:
         strings: _Strings | None = None
@@ -321,8 +334,11 @@ def _scanner(triggers: Iterable[str]) -> Scan:
     others: list[str] = []
     for trigger in dict.fromkeys(triggers):
         (others if trigger.startswith(("(?i:", "\\", "/", ":", "SK")) else plain).append(trigger)
-    joined = ["|".join(half) for half in (plain[::2], plain[1::2]) if half]
-    schema = {"anyOf": [{"pattern": pattern} for pattern in joined + others]}
+    return _validator(["|".join(half) for half in (plain[::2], plain[1::2]) if half] + others)
+
+
+def _validator(patterns: Iterable[str]) -> Scan:
+    schema = {"anyOf": [{"pattern": pattern} for pattern in patterns]}
     validator = jsonschema_rs.validator_for(schema, pattern_options=jsonschema_rs.RegexOptions())
     return validator.is_valid
 

@@ -247,6 +247,39 @@ def test_an_image_too_large_is_announced_and_kept(library: str, vault: str) -> N
     run(main)
 
 
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_blocks_stay_blocks_in_every_dialect(dialect: str, library: str, era: str, vault: str) -> None:
+    picture = mcp_types.ImageContent(type="image", data="aGk=", mime_type="image/png")
+    large = mcp_types.ImageContent(type="image", data="aGk=" * 40_000, mime_type="image/png")
+    link = mcp_types.ResourceLink(type="resource_link", uri="file:///x", name="x")
+    words = mcp_types.TextContent(type="text", text="a shot")
+
+    def shot():  # type: ignore[no-untyped-def]
+        return [words, picture, link]
+
+    def large_shot():  # type: ignore[no-untyped-def]
+        return [words, large, link]
+
+    async def main() -> None:
+        async with connected(
+            enveloped_server(library, shot, large_shot, dialect=dialect, vault=vault), era
+        ) as session:
+            small = await session.call("shot")
+            assert [block for block in small.content if block.type != "text"] == [picture, link]
+            assert "a shot" in small.content[0].text or dialect == "gel"
+            cut = await session.call("large_shot", {"tokenBudget": 1000})
+            kinds = {block.type for block in cut.content}
+            assert kinds == {"text", "resource_link"}, "the link stays, the image is told of"
+            assert any("image/png left out" in getattr(block, "text", "") for block in cut.content)
+            asked = {"handle": notice(cut)["handle"], "path": "/content/1/data"}
+            read = await session.call("envelope_read", asked)
+            assert read.content[0].text.startswith("aGk=")
+
+    run(main)
+
+
 # -- lists ----------------------------------------------------------------------------------------------------
 
 

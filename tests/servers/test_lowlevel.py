@@ -36,6 +36,7 @@ def made(
     as_dict: bool = False,
     pages: bool = False,
     error: Exception | None = None,
+    outcome: Reply | Miss | None = None,
     **fields: Any,
 ) -> Server[Any]:
     """A server with one tool, `tool`, that answers with this structure."""
@@ -52,6 +53,9 @@ def made(
     async def on_call(ctx: Any, params: Any) -> Any:
         if error is not None:
             raise error
+        if outcome is not None:
+            warn("careful")
+            return outcome
         assert "tokenBudget" not in (params.arguments or {})
         text: list[Any] = [types.TextContent(type="text", text=json.dumps(value))]
         result = types.CallToolResult(content=content or text, structured_content=value, **fields)
@@ -186,6 +190,66 @@ def test_exceptions(era: str) -> None:
         result = ask(server, "tool", era=era)
         assert code(result) == wanted
         assert "secret" not in wire(result)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_reply_of_a_handler(era: str) -> None:
+    server = made(None, OBJECT, outcome=Reply({"rows": [1]}, summary="One row"))
+    put(server)
+    result = ask(server, "tool", era=era)
+    assert not result.is_error
+    said = {"summary": "One row", "warnings": ["careful"]}
+    assert result.structured_content == {"rows": [1], "_envelope": said}
+    assert json.loads(result.content[0].text) == {"rows": [1], "_envelope": said}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    ("outcome", "schema"),
+    [
+        (Reply({"rows": [1]}), OBJECT),
+        (Reply({"rows": [1]}), None),
+        (Reply([1, 2]), ARRAY),
+        (Reply([1, 2]), None),
+        (Reply("words"), None),
+        (Reply(summary="done"), None),
+        (Reply(summary="done"), OBJECT),
+        (Reply(summary="done"), {"type": "object"}),
+        (Miss("Look elsewhere."), None),
+        (Miss("Look elsewhere."), OBJECT),
+    ],
+)
+def test_outcomes_of_a_handler(
+    outcome: Reply | Miss, schema: dict[str, Any] | None, dialect: str, era: str
+) -> None:
+    """The client raises where a result breaks what was listed, and at a protocol error."""
+    server = made(None, schema, outcome=outcome)
+    put(server, dialect=dialect)
+    result = ask(server, "tool", era=era)
+    if isinstance(outcome, Miss):
+        assert "Look elsewhere." in wire(result) or dialect == "scalpel"
+        assert result.is_error == (dialect == "transcend" or (dialect == "native" and schema is not None))
+    elif outcome.data is None and dialect == "native" and schema is OBJECT:
+        assert code(result) == "BAD_RESULT", "data was promised"
+    else:
+        assert not result.is_error
+        assert dialect in ("ctxo", "scalpel") or "careful" in wire(result)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_large_reply_of_a_handler(era: str, vault: str) -> None:
+    rows = list(range(20_000))
+    server = made(None, OBJECT, outcome=Reply({"rows": rows}))
+    put(server, vault=vault)
+
+    async def main() -> None:
+        async with connected(server, era) as session:
+            result = await session.call("tool")
+            assert result.structured_content["_envelope"]["truncated"]
+            assert await session.read_list(notice(result)["handle"], "/rows") == rows
+
+    run(main)
 
 
 @pytest.mark.parametrize("era", ERAS)

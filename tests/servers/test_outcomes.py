@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import mcp_types
 import pytest
 from fastmcp.exceptions import ToolError
+from fastmcp.utilities.types import Image as FastMCPImage
 from mcp.server.mcpserver.exceptions import ToolError as SDKToolError
+from mcp.server.mcpserver.utilities.types import Image
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
 from mcp_envelope import Failure, Miss, Reply, rank, warn
+from mcp_envelope.outcome import Link
 
 from .harness import DIALECTS, ERAS, LIBRARIES, ask, connected, enveloped_server, listed, notice, run
 
@@ -126,6 +131,105 @@ def test_outcomes_are_no_part_of_the_published_data() -> None:
         assert "rows" in json.dumps(told)
         assert "found" in json.dumps(told)
         assert "NOT_FOUND" not in json.dumps(told), "the fields of Miss itself"
+
+
+def bare_reply() -> Reply:
+    return Reply({"rows": [1]})
+
+
+def typed_reply() -> Reply[Rows]:
+    return Reply(Rows(rows=[1]))
+
+
+async def async_typed_reply() -> Reply[Rows]:
+    return Reply[Rows](Rows(rows=[1]))
+
+
+def typed_reply_or_miss() -> Reply[Rows] | Miss:
+    return Reply(Rows(rows=[1]))
+
+
+def list_reply() -> Reply[list[int]]:
+    return Reply([1])
+
+
+def only_a_miss() -> Miss:
+    return Miss("Build the index first.")
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_reply_says_what_its_data_is(library: str, era: str) -> None:
+    """`-> Reply[Rows]` publishes the schema of `Rows`; the client holds the result to it."""
+    functions = typed_reply, async_typed_reply, typed_reply_or_miss, list_reply, bare_reply, only_a_miss
+    server = enveloped_server(library, *functions)
+    tools = listed(server, era)
+    for function in functions[:3]:
+        told = tools[function.__name__].output_schema
+        assert "rows" in json.dumps(told)
+        assert "next_steps" not in json.dumps(told), "the fields of Reply itself"
+        assert ask(server, function.__name__, era=era).structured_content == {"rows": [1]}
+    assert ask(server, "list_reply", era=era).structured_content == {"result": [1]}
+    assert tools["bare_reply"].output_schema is None
+    assert ask(server, "bare_reply", era=era).structured_content == {"rows": [1]}
+
+
+@pytest.mark.parametrize("function", [bare_reply, typed_reply, typed_reply_or_miss, list_reply, only_a_miss])
+def test_the_sdk_has_nothing_to_complain_of(
+    function: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        enveloped_server("mcpserver", function)
+    assert "Cannot create schema" not in caplog.text
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_what_a_reply_says_besides(library: str, era: str) -> None:
+    link = Link("file:///books/1", "The book")
+
+    def lend() -> Reply[dict[str, int]]:
+        return Reply({"weeks": 4}, summary="Lent", next_steps=["Bring it back."], links=[link])
+
+    def listing():  # type: ignore[no-untyped-def]
+        return Reply([1, 2], summary="Two", details=["in all"], texts=["a preview"], links=[link])
+
+    def done() -> Reply:
+        return Reply(summary="Done")
+
+    server = enveloped_server(library, lend, listing, done)
+    lent = ask(server, "lend", era=era)
+    said = {"summary": "Lent", "nextSteps": ["Bring it back."]}
+    assert lent.structured_content == {"weeks": 4, "_envelope": said}
+    assert json.loads(lent.content[0].text) == {"weeks": 4, "_envelope": said}
+    assert [block.type for block in lent.content] == ["text", "resource_link"]
+    shown = ask(server, "listing", era=era).content
+    assert [block.type for block in shown] == ["text", "text", "resource_link", "text"]
+    assert (json.loads(shown[0].text), shown[1].text, shown[3].text) == ([1, 2], "a preview", "Two\nin all")
+    alone = ask(server, "done", era=era)
+    assert not alone.is_error
+    assert says(alone) == "Done"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("around", ["one", "list", "result", "helper"])
+def test_blocks_in_a_reply_stay_blocks(around: str, library: str) -> None:
+    picture = mcp_types.ImageContent(type="image", data="aGk=", mime_type="image/png")
+
+    def shot():  # type: ignore[no-untyped-def]
+        if around == "helper":
+            helper = Image if library == "mcpserver" else FastMCPImage
+            return Reply(helper(data=b"hi", format="png"), summary="A shot")
+        made = {
+            "one": picture,
+            "list": ["words", picture],
+            "result": mcp_types.CallToolResult(content=[picture]),
+        }
+        return Reply(made[around], summary="A shot")
+
+    result = ask(enveloped_server(library, shot), "shot")
+    assert "image" in [block.type for block in result.content]
+    assert result.content[-1].text == "A shot"
 
 
 def test_a_reply_ranks_its_list() -> None:

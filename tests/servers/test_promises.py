@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import mcp_types
+import msgspec
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mcp.server.lowlevel import Server
+from pydantic_core import to_json
 
+from mcp_envelope import Failure
+from mcp_envelope.budget import Budget
 from mcp_envelope.policy import Settings
 from mcp_envelope.vault.places import open_vault
 from tests.conftest import examples
 from tests.strategies import Shape, large_values, shapes, small_values
 
-from .harness import DIALECTS, ERAS, LIBRARIES, connected, enveloped_server, notice, put, run, wire
+from .harness import DIALECTS, ERAS, LIBRARIES, ask, bare, connected, enveloped_server, notice, put, run, wire
 from .test_large import budget_of, encoded
 
 ANNOTATIONS: list[Any] = [
@@ -54,8 +61,98 @@ def check(result: Any, dialect: str, tokens: int | None) -> None:
         content = "".join(block["text"] for block in blocks).encode()
     assert budget.meter.count(content) <= budget.limit
     if result.structured_content is not None:
-        # One token over was seen once here, and is not understood yet: it should be exact.
-        assert budget.meter.count(encoded(result.structured_content)) <= budget.limit + 1
+        # As the libraries write it: what counts is what went over the wire.
+        assert budget.meter.count(to_json(result.structured_content)) <= budget.limit
+
+
+def lowlevel(value: Any) -> Server[Any]:
+    """A server that makes its result itself."""
+
+    async def on_list(ctx: Any, params: Any) -> mcp_types.ListToolsResult:
+        return mcp_types.ListToolsResult(tools=[mcp_types.Tool(name="tool", input_schema={"type": "object"})])
+
+    async def on_call(ctx: Any, params: Any) -> mcp_types.CallToolResult:
+        words = mcp_types.TextContent(type="text", text=json.dumps(value))
+        return mcp_types.CallToolResult(content=[words], structured_content=value)
+
+    return Server("test", on_list_tools=on_list, on_call_tool=on_call)
+
+
+# The libraries write these in another way than our encoder does: 1e+22 and 1e22.
+LARGE_NUMBERS = {"rows": [1e22, 1.7976931348623157e308, "1e22,", 5] * 1000}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("dialect", ["native", "transcend", "gel", "scalpel"])
+@pytest.mark.parametrize("library", [*LIBRARIES, "lowlevel"])
+def test_large_numbers_are_counted_as_they_are_sent(library: str, dialect: str, era: str, vault: str) -> None:
+    def tool() -> dict[str, Any]:
+        return LARGE_NUMBERS
+
+    server = lowlevel(LARGE_NUMBERS) if library == "lowlevel" else bare(library, tool)
+    put(server, dialect=dialect, vault=vault)
+    for tokens in (2497, 700, 311):
+        check(ask(server, "tool", {"tokenBudget": tokens}, era), dialect, tokens)
+
+
+@pytest.mark.parametrize("dialect", ["transcend", "gel", "scalpel"])
+def test_large_numbers_in_a_failure_are_counted_as_they_are_sent(dialect: str) -> None:
+    def tool() -> dict[str, Any]:
+        raise Failure("NOT_NOW", "Later.", numbers=[1e22] * 100)
+
+    server = enveloped_server("mcpserver", tool, dialect=dialect)
+    for tokens in range(380, 540, 10):
+        check(ask(server, "tool", {"tokenBudget": tokens}), dialect, tokens)
+
+
+def test_what_fits_is_counted_as_it_is_sent() -> None:
+    """A result is passed on as it came only if the library's own spelling of it is within the budget."""
+    value = {"rows": [1e22] * 100}
+    server = lowlevel(value)
+    put(server)
+    for tokens in range(300, 900, 20):
+        check(ask(server, "tool", {"tokenBudget": tokens}), "native", tokens)
+
+
+STDIO_SERVER = """
+from mcp.server.mcpserver import MCPServer
+from mcp_envelope.servers.sdk import envelope
+import mcp_types
+server = MCPServer("test")
+envelope(server, vault="none", ledger=False)
+@server.tool(structured_output=False)
+def tool():
+    return mcp_types.CallToolResult(content=[], structured_content={"rows": [1e22] * 5000})
+server.run()
+"""
+
+
+def test_the_line_on_the_wire_is_what_was_measured() -> None:
+    """Nothing in between: the bytes that a server writes."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    call = {"name": "tool", "arguments": {"tokenBudget": 2497}}
+    with subprocess.Popen(
+        [sys.executable, "-c", STDIO_SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def asked(method: str, params: dict[str, Any]) -> bytes:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            message = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
+            process.stdin.write(encoded(message) + b"\n")
+            process.stdin.flush()
+            return process.stdout.readline()
+
+        asked("initialize", hello)
+        process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        line = asked("tools/call", call)
+        process.stdin.close()
+    members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+    structured = bytes(members.decode(members.decode(line)["result"])["structuredContent"])
+    assert b"1e+22" in structured
+    assert Budget.of(tokens=2497).meter.count(structured) <= 2497
 
 
 def whole(folder: str, result: Any) -> Any:

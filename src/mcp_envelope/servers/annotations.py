@@ -1,4 +1,4 @@
-"""Return annotations that speak of outcomes: `-> Rows | Miss`, `-> Reply`.
+"""Return annotations that speak of outcomes: `-> Rows | Miss`, `-> Reply[Rows]`, `-> Reply`.
 
 Strategy: outcomes are how a tool answers, not what its data is. They are taken out of the annotation, and what is
 left is the data, whose schema is published.
@@ -31,15 +31,28 @@ def without_outcomes(function: Any) -> Stated | None:
         # Names that only exist for a type checker: the library copes with them, or not, in its own way.
         return None
     stated = hints.get("return")
-    if isinstance(stated, type) and issubclass(stated, Reply | Miss | Failure):
-        return Stated(Any, issubclass(stated, Miss))
+    if _is_outcome(stated):
+        return Stated(_data_of(stated), _is_outcome(stated, Miss))
     if typing.get_origin(stated) not in (typing.Union, types.UnionType):
         return None
     parts = typing.get_args(stated)
-    data = [
-        part for part in parts if not (isinstance(part, type) and issubclass(part, Reply | Miss | Failure))
-    ]
-    if len(data) == len(parts):
+    if not any(map(_is_outcome, parts)):
         return None
-    misses = any(isinstance(part, type) and issubclass(part, Miss) for part in parts)
+    misses = any(_is_outcome(part, Miss) for part in parts)
+    # A plain `Reply` says nothing of its data: what else is stated does.
+    data = [part if not _is_outcome(part) else _data_of(part) for part in parts if not _is_silent(part)]
     return Stated(typing.Union[tuple(data)] if data else Any, misses)  # noqa: UP007
+
+
+def _is_outcome(stated: Any, kind: type[Any] | types.UnionType = Reply | Miss | Failure) -> bool:
+    bare = typing.get_origin(stated) or stated
+    return isinstance(bare, type) and issubclass(bare, kind)
+
+
+def _is_silent(stated: Any) -> bool:
+    return _is_outcome(stated) and not typing.get_args(stated)
+
+
+def _data_of(stated: Any) -> Any:
+    """What `Reply[Book]` says that its data is."""
+    return (typing.get_args(stated) or (Any,))[0]

@@ -8,26 +8,29 @@ spans have them, and answered here. Where servers are mounted in one another, th
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import mcp_types
-from anyio import to_thread
-from fastmcp.exceptions import DisabledError, FastMCPError, NotFoundError, ToolError
-from fastmcp.exceptions import ValidationError as BadArguments
-from fastmcp.server.dependencies import extract_version_spec, fastmcp_request_ctx
-from fastmcp.server.middleware import CallNext, MiddlewareContext
-from fastmcp.server.middleware.middleware import _dispatch_phase
-from fastmcp.server.middleware.tool_injection import ToolInjectionMiddleware
-from fastmcp.tools import Tool, ToolResult
-from fastmcp.tools.base import InputRequiredToolResult
-from fastmcp.utilities.versions import VersionSpec
-from mcp.shared.exceptions import MCPError
+from .extras import missing
 
-from ..clients import UNKNOWN, Client
-from ..clients import client as known_client
+try:
+    import mcp_types
+    from anyio import to_thread
+    from fastmcp.exceptions import DisabledError, FastMCPError, NotFoundError, ToolError
+    from fastmcp.exceptions import ValidationError as BadArguments
+    from fastmcp.server.dependencies import extract_version_spec, fastmcp_request_ctx
+    from fastmcp.server.middleware import CallNext, MiddlewareContext
+    from fastmcp.server.middleware.middleware import _dispatch_phase
+    from fastmcp.server.middleware.tool_injection import ToolInjectionMiddleware
+    from fastmcp.tools import Tool, ToolResult
+    from fastmcp.tools.base import InputRequiredToolResult
+    from fastmcp.utilities.versions import VersionSpec
+    from mcp.shared.exceptions import MCPError
+except ImportError as error:
+    raise missing("FastMCP, from version 4 on,", "fastmcp", error) from error
+
 from ..dialects.notice import READ_TOOL
 from ..front import Call, Front, payload_of
 from ..outcome import Failure
@@ -35,7 +38,17 @@ from ..payload import read_result
 from ..policy import Settings
 from ..policy.table import BUDGET_ARGUMENT
 from ..tracing import current_span
-from .fastmcp_tools import Functions, SealedResult, Wrapping, behind, is_sealed, unmarked
+from .fastmcp_tasks import TASK, Tasks
+from .fastmcp_tools import (
+    Functions,
+    SealedResult,
+    Wrapping,
+    behind,
+    client_of,
+    is_sealed,
+    owner_of,
+    unmarked,
+)
 from .results import in_body
 from .running import Run, running
 
@@ -78,16 +91,21 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
         self._warned: set[str] | None = set() if strict else None
         self._functions = Functions()
         self._wrapping = Wrapping(self._functions, self.front)
+        self._tasks = Tasks(self.front, self._wrapping)
         super().__init__([_ReadTool.made(self.front)])
 
-    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+    def __call__(  # type: ignore[override]
+        self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
+    ) -> Awaitable[Any]:
         """Straight to what concerns us: the library's own way is through six functions."""
+        if context.method == TASK and running.get() is None:
+            return super().__call__(context, partial(self._tasks.ask, call_next=call_next))
         if type(self) is not EnvelopeMiddleware or context.method not in _METHODS:
-            return await super().__call__(context, call_next)
+            return super().__call__(context, call_next)
         if _dispatch_phase.get() == "outer":
-            return await call_next(context)
+            return call_next(context)
         handler = self.on_call_tool if context.method == "tools/call" else self.on_list_tools
-        return await handler(context, call_next)
+        return handler(context, call_next)
 
     # -- lists ----------------------------------------------------------------------------------------------
 
@@ -131,7 +149,7 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
         if server is not None:
             self._wrapping.join(server)
         request = inside.request_context if inside is not None else None
-        client, owner = _client(request), _owner(request)
+        client, owner = client_of(request), owner_of(request)
         arguments = message.arguments or {}
         if message.name == READ_TOOL:
             call = Call(
@@ -164,8 +182,20 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
                 result = await call_next(context)
                 if not isinstance(result, ToolResult) or isinstance(result, InputRequiredToolResult):
                     # Input to ask for, a task: not a result yet.
+                    self._tasks.began(result, requested)
                     return result
-                result = await self._checked(result, run, server)
+                if not is_sealed(result):
+                    if not run.is_known and server is not None:
+                        # It came from a cache, say. Looking the tool up makes it known.
+                        await server.get_tool(run.call.tool)
+                    is_plain = result is run.plain and server is not None and self._is_inmost(server)
+                    lanes = run.fits(result, is_plain)
+                    if lanes is None:
+                        # The very object that FastMCP made.
+                        return result
+                    payload = payload_of(read_result(*lanes), run.call)
+                    sealed = await run.seal_aside(payload, is_error=True if result.is_error else None)
+                    result = SealedResult(sealed, result.meta)
                 await run.still_wanted()
         except (NotFoundError, DisabledError):
             raise
@@ -176,21 +206,11 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
             return unmarked(SealedResult(run.failure(_cause(error.__cause__, run, arguments), arguments)))
         except Exception as error:
             return unmarked(SealedResult(run.failure(_cause(error, run, arguments), arguments)))
-        return unmarked(result) if is_sealed(result) else result
+        return unmarked(result)
 
-    async def _checked(self, result: ToolResult, run: Run, server: FastMCP[Any] | None) -> ToolResult:
-        """A result that FastMCP made: the very object if it fits."""
-        if is_sealed(result):
-            return result
-        if not run.is_known and server is not None:
-            # It came from a cache, say. Looking the tool up makes it known.
-            await server.get_tool(run.call.tool)
-        lanes = run.fits(result)
-        if lanes is None:
-            return result
-        payload = payload_of(read_result(*lanes), run.call)
-        sealed = await run.seal_aside(payload, is_error=True if result.is_error else None)
-        return SealedResult(sealed, result.meta)
+    def _is_inmost(self, server: FastMCP[Any]) -> bool:
+        """Whether nobody else of this server handles results before this does."""
+        return server.middleware[-1] is self and not server._extensions
 
 
 class _ReadTool(Tool):
@@ -215,7 +235,7 @@ class _ReadTool(Tool):
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         call = Call(
-            tool=READ_TOOL, policy=self._front.policy(READ_TOOL), owner=_owner(fastmcp_request_ctx.get())
+            tool=READ_TOOL, policy=self._front.policy(READ_TOOL), owner=owner_of(fastmcp_request_ctx.get())
         )
         return SealedResult(await to_thread.run_sync(partial(self._front.read, arguments, call)))
 
@@ -238,19 +258,6 @@ def _cause(error: BaseException, run: Run, arguments: Mapping[str, Any]) -> Base
 def _version(message: mcp_types.CallToolRequestParams) -> VersionSpec | None:
     version = extract_version_spec(None if message.meta is None else dict(message.meta))
     return None if version is None else VersionSpec(eq=version)
-
-
-def _client(request: Any) -> Client:
-    session = getattr(request, "session", None)
-    parameters = getattr(session, "client_params", None)
-    info = getattr(parameters, "client_info", None)
-    return UNKNOWN if info is None else known_client(info.name, info.version or "")
-
-
-def _owner(request: Any) -> str | None:
-    """Who calls, over HTTP: what was stored for one credential is not found with another."""
-    headers = getattr(getattr(request, "request", None), "headers", None)
-    return None if headers is None else headers.get("authorization")
 
 
 __all__ = ["EnvelopeMiddleware"]

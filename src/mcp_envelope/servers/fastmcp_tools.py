@@ -15,13 +15,17 @@ import mcp_types
 from fastmcp.server.providers.fastmcp_provider import FastMCPProviderTool
 from fastmcp.server.transforms import GetToolNext, Transform
 from fastmcp.tools import FunctionTool, Tool, ToolResult
+from fastmcp.tools.base import _serialize_to_jsonable, default_serializer
 from fastmcp.tools.tool_transform import TransformedTool
 from fastmcp.utilities.types import Audio, File, Image, get_cached_typeadapter
 from fastmcp.utilities.versions import VersionSpec
 from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import PydanticSerializationError
 
+from ..clients import UNKNOWN, Client
+from ..clients import client as known_client
 from ..front import Call, Declared, Front
+from ..outcome import Miss, Reply
 from ..payload import PayloadError
 from ..published import Published, Publisher
 from ..sealed import Sealed
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from fastmcp import FastMCP
 
 _WRAPS: Final = "x-fastmcp-wrap-result"
-_META: Final = "io.github.mcp-envelope/sealed"
+SEALED: Final = "io.github.mcp-envelope/sealed"
 # So many functions are remembered.
 _REMEMBERED: Final = 4096
 _DEEPEST: Final = 32
@@ -49,18 +53,18 @@ class SealedResult(ToolResult):
             self,
             content=result["content"],
             structured_content=result.get("structuredContent"),
-            meta={**(meta or {}), **(result.get("_meta") or {}), _META: True},
+            meta={**(meta or {}), **(result.get("_meta") or {}), SEALED: True},
             is_error=sealed.is_error,
         )
 
 
 def is_sealed(result: ToolResult) -> bool:
-    return result.meta is not None and _META in result.meta
+    return result.meta is not None and SEALED in result.meta
 
 
 def unmarked(result: ToolResult) -> ToolResult:
     """As it leaves the server."""
-    meta = {name: value for name, value in (result.meta or {}).items() if name != _META}
+    meta = {name: value for name, value in (result.meta or {}).items() if name != SEALED}
     return result.model_copy(update={"meta": meta or None})
 
 
@@ -119,7 +123,47 @@ class Functions:
             function = wrapped(tool.fn, FunctionLibrary(stated))
             kept = self._wrapped[key] = tool.fn, tool.output_schema, function
         changes = {"fn": kept[2], "output_schema": stated.schema, "return_type": stated.annotation}
-        return tool.model_copy(update=changes)
+        made = tool.model_copy(update=changes)
+        if type(made) is FunctionTool:
+            # A copy of another class, private attributes and all; the library offers no other way to make one.
+            object.__setattr__(made, "__class__", _Wrapped)
+        return made
+
+
+class _Wrapped(FunctionTool):
+    """A function tool that turns the usual value into the library's own result, by a shorter way.
+
+    Outcomes may come here, too: from a worker that ran the function itself.
+    """
+
+    def convert_result(self, raw_value: Any) -> ToolResult:
+        run = running.get()
+        if run is None:
+            return super().convert_result(raw_value)
+        if type(raw_value) is dict and (made := self._converted(raw_value)) is not None:
+            if run.is_direct:
+                run.plain = made
+            return made
+        if isinstance(raw_value, Reply | Miss):
+            stated = Stated(self.return_type, self.output_schema, False, False)
+            sealed: ToolResult = run.finish(raw_value, FunctionLibrary(stated))
+            return sealed
+        return super().convert_result(raw_value)
+
+    def _converted(self, value: dict[Any, Any]) -> ToolResult | None:
+        """What FastMCP makes of a dictionary, which it writes four times; None if anything is unusual."""
+        if self.output_schema is not None and _WRAPS in self.output_schema:
+            return None
+        try:
+            structured = _serialize_to_jsonable(value, self.return_type)
+            if type(structured) is not dict:
+                return None
+            text = mcp_types.TextContent(type="text", text=default_serializer(structured))
+        except Exception:
+            return None
+        return ToolResult.model_construct(
+            content=[text], structured_content=structured, meta=None, is_error=False
+        )
 
 
 def _stated(tool: Leaf) -> Stated:
@@ -157,6 +201,8 @@ class _Known(NamedTuple):
     made: Tool
     declared: Declared
     behind: Behind | None
+    # By dialect.
+    published: dict[str, Published]
 
 
 class Wrapping(Transform):
@@ -182,14 +228,21 @@ class Wrapping(Transform):
             known = await self._found(tool)
         run = running.get()
         if run is not None and run.front is self._front and (name == run.call.tool or not run.is_known):
-            dialect, publisher = run.call.policy.dialect, self._front.publisher
-            run.know(known.declared, self._functions.published(tool, known.behind, dialect, publisher))
+            dialect = run.call.policy.dialect
+            published = known.published.get(dialect)
+            if published is None:
+                published = self._functions.published(tool, known.behind, dialect, self._front.publisher)
+                known.published[dialect] = published
+            if not run.is_known:
+                # The first one asked is the server that was called; a mounted one may do more to results.
+                run.is_direct = type(known.made) is _Wrapped
+            run.know(known.declared, published, name)
         return known.made
 
     async def _found(self, tool: Tool) -> _Known:
         found = await behind(tool)
         declared = declared_at(None if found is None else found.leaf.fn)
-        known = _Known(tool, self._reached(tool), declared, found)
+        known = _Known(tool, self._reached(tool), declared, found, {})
         if isinstance(tool, FunctionTool):
             # Others are made anew each time that they are asked for.
             if len(self._known) >= _REMEMBERED:
@@ -279,3 +332,17 @@ def _schema_of(annotation: Any) -> dict[str, Any] | None:
 
     stub.__annotations__ = {"return": annotation}
     return Tool.from_function(stub, name="stub").output_schema
+
+
+def client_of(request: Any) -> Client:
+    try:
+        info = request.session.client_params.client_info
+        return known_client(info.name, info.version or "")
+    except AttributeError:
+        return UNKNOWN
+
+
+def owner_of(request: Any) -> str | None:
+    """Who calls, over HTTP: what was stored for one credential is not found with another."""
+    inside = getattr(request, "request", None)
+    return None if inside is None else inside.headers.get("authorization")

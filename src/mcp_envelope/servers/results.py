@@ -12,7 +12,7 @@ from ..codes import CATALOGUE
 from ..errors import problem_of
 from ..jsontree import encode
 from ..outcome import Failure
-from ..payload import to_json
+from ..payload import Payload, read_result, to_json
 from ..scrubbing import scrub_line
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ _RESULT: Final = b'{"result":'
 _NOTHING: Final = object()
 # A text block's own letters, and the brackets of the list.
 _AROUND: Final = len(b'[{"type":"text","text":""}]')
+# How the libraries' images, sounds and files become blocks.
+_HELPERS: Final = ("to_image_content", "to_audio_content", "to_resource_content")
 _PREFIX: Final = "the result cannot be written as JSON: "
 
 
@@ -36,6 +38,29 @@ def _block(block: Any) -> bytes:
     if _is_plain_text(block):
         return b'{"type":"text","text":%b}' % encode(block.text)
     return bytes(block.model_dump_json(by_alias=True, exclude_none=True), "utf-8")
+
+
+def shown_by_library(value: Any) -> Payload:
+    """What a library shows as it is, inside a reply: a whole result, content blocks, or helpers that make one."""
+    if hasattr(value, "content") and hasattr(value, "structured_content"):
+        return read_result(blocks_of(value.content), structured_of(value.structured_content))
+    items = value if isinstance(value, list | tuple) else (value,)
+    return Payload(blocks=tuple([_made_block(item) for item in items]))
+
+
+def _made_block(item: Any) -> bytes:
+    for helper in _HELPERS:
+        if hasattr(item, helper):
+            return _block(getattr(item, helper)())
+    if hasattr(item, "model_dump_json") and isinstance(getattr(item, "type", None), str):
+        return _block(item)
+    text = item if isinstance(item, str) else to_json(item).decode()
+    return b'{"type":"text","text":%b}' % encode(text)
+
+
+def most_repeated(said: str) -> int:
+    """No less than the bytes of a text lane of one block that is JSON, and so escaped once more."""
+    return 2 * (len(said) if said.isascii() else len(said.encode())) + _AROUND
 
 
 def repeated_size(content: Sequence[Any], value: Any, structured: bytes | None) -> int | None:
@@ -53,7 +78,7 @@ def repeated_size(content: Sequence[Any], value: Any, structured: bytes | None) 
                 return None
     except (msgspec.MsgspecError, ValueError, TypeError, AttributeError, RecursionError):
         return None
-    # It is JSON: each of its characters is escaped by one more, if it is at all.
+    # Each of its characters is escaped by one more, if it is at all.
     return 2 * len(written) + _AROUND
 
 

@@ -20,14 +20,22 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from anyio.lowlevel import checkpoint_if_cancelled
 from msgspec.structs import replace
 
-from ..context import CallContext, call_context
+from ..context import CallContext, call_context, entered, left
 from ..front import Call, Declared, Front, Published
 from ..job import most_bytes
 from ..outcome import Failure, Miss, Reply
 from ..payload import Payload, PayloadError, read_payload
 from ..sealed import Sealed
 from ..vault.store import StoreError
-from .results import bad_result, blocks_of, problem, repeated_size, structured_of
+from .results import (
+    bad_result,
+    blocks_of,
+    most_repeated,
+    problem,
+    repeated_size,
+    shown_by_library,
+    structured_of,
+)
 from .sizes import looks_small
 
 if TYPE_CHECKING:
@@ -87,22 +95,26 @@ class Run:
         self.is_known = False
         # Whether the tool did its part, and the library has the value.
         self.has_returned = False
+        # Whether the tool is the called server's own function.
+        self.is_direct = False
+        # What the library made of the tool's value: one text that says again what the structure says.
+        self.plain: object = None
         # The value, if it was looked at and left to the library.
         self.payload: Payload | None = None
 
     def __enter__(self) -> None:
         """Around everything that a call does. Whoever is interrupted leaves nothing in the vault."""
         self._token = running.set(self)
-        self._inner = call_context(self.context)
-        self._inner.__enter__()
+        self._inner = entered(self.context)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._inner.__exit__(None, None, None)
+        left(self._inner)
         running.reset(self._token)
         if error is not None:
-            self._discard()
+            self.discard()
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """Nobody will hear of what was stored."""
         if self._stored and (vault := self.front.vault) is not None:
             for handle in self._stored:
                 with suppress(StoreError):
@@ -113,11 +125,14 @@ class Run:
         if self._stored:
             await checkpoint_if_cancelled()
 
-    def know(self, declared: Declared, published: Published) -> None:
+    def know(self, declared: Declared, published: Published, tool: str = "") -> None:
         """What is found out about the tool when it is reached: its own settings apply from here on."""
         call = self.call
         policy = call.policy
-        if declared != _UNDECLARED:
+        if not call.tool and tool:
+            # The result of a task, which says only now whose it is.
+            call = replace(call, tool=tool)
+        if declared != _UNDECLARED or call is not self.call:
             policy = self.front.policy(call.tool, self._requested, call.client, declared)
             self._budget = policy.budget
         self.call = replace(call, declared=declared, published=published, policy=policy)
@@ -128,18 +143,27 @@ class Run:
     @property
     def speaks(self) -> bool:
         """Whether even a result that fits is changed: it has a shape of the dialect's, or words go with it."""
-        return self.context != _SILENT or not self.call.is_quiet
+        return not (self.context.is_silent and self.call.is_quiet)
 
     @property
     def most(self) -> int:
         """A payload of more bytes is certainly over the budget."""
         return 1 << 60 if self._budget is None else most_bytes(self._budget)
 
-    def fits(self, result: Any) -> tuple[list[bytes], bytes | None] | None:
-        """None if a result of the library can go out as it is; else its two lanes, written."""
-        structured = structured_of(result.structured_content)
-        is_error = bool(result.is_error)
+    def fits(self, result: Any, is_plain: bool = False) -> tuple[list[bytes], bytes | None] | None:
+        """None if a result of the library can go out as it is; else its two lanes, written.
+
+        `is_plain` tells that it is `plain`, and that nobody had it in their hands meanwhile.
+        """
+        value, is_error = result.structured_content, bool(result.is_error)
         speaks = self.speaks
+        if is_plain and not speaks and self.call.span is None:
+            # The usual result by the shortest way.
+            most = most_repeated(said := result.content[0].text)
+            if self._budget is not None and most <= self._budget.limit and not self.call.published.wrap:
+                if self.front.passes(self.call, said, most // 2):
+                    return None
+        structured = structured_of(value)
         if not speaks and self.call.span is None:
             # The usual result by the shortest way.
             size = repeated_size(result.content, result.structured_content, structured)
@@ -176,12 +200,30 @@ class Run:
 
     # -- what a tool returned -------------------------------------------------------------------------------
 
+    def leaves(self, value: Any) -> bool:
+        """Whether a value is plain data that is left to the library at once."""
+        if type(value) is not dict or self.speaks or not looks_small(value):
+            return False
+        self.has_returned = True
+        return True
+
     def finish(self, value: Any, library: Library, looks_small: bool = False) -> Any:
         """What the library should get instead of a returned value: the value itself, or a sealed result."""
         try:
             return self._finish(value, library, looks_small)
         except PayloadError as error:
             return self.failed(error, library)
+
+    async def finish_aside(self, value: Any, library: Library) -> Any:
+        """The same from the event loop, which is not held up by it."""
+        data = value.data if isinstance(value, Reply) else value
+        is_small = looks_small(data)
+        if is_small or library.is_result(data):
+            return self.finish(value, library, is_small)
+        # Writing megabytes, cutting and storing them would hold up everybody else.
+        from anyio import to_thread
+
+        return await to_thread.run_sync(self.finish, value, library)
 
     def _finish(self, value: Any, library: Library, is_small: bool) -> Any:
         self.has_returned = True
@@ -217,8 +259,10 @@ class Run:
 
     def _unfolded(self, value: Reply | Miss, library: Library) -> Any:
         """A reply whose data is written as the library writes it."""
-        if not isinstance(value, Reply) or value.data is None or library.is_result(value.data):
+        if not isinstance(value, Reply) or value.data is None:
             return value
+        if library.is_result(value.data) and not isinstance(value.data, bytes):
+            return _with_data(value, shown_by_library(value.data))
         text = isinstance(value.data, str)
         payload = (
             self._text(value.data, library) if text else self._document(library.to_json(value.data), library)
@@ -253,7 +297,6 @@ class Run:
         )
 
 
-_SILENT: Final = CallContext()
 _UNDECLARED: Final = Declared()
 running: Final[ContextVar[Run | None]] = ContextVar("mcp_envelope_run", default=None)
 
@@ -269,7 +312,18 @@ def wrapped(function: Callable[..., Any], library: Library) -> Callable[..., Any
     if inspect.iscoroutinefunction(bare):
 
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            return await _settled(function(*args, **kwargs), library)
+            run = running.get()
+            if run is None:
+                return await _settled(function(*args, **kwargs), library)
+            token = running.set(None)
+            try:
+                value = await function(*args, **kwargs)
+            except (Failure, PayloadError) as failure:
+                return run.failed(failure, library)
+            finally:
+                running.reset(token)
+            # What tools return most, by the shortest way.
+            return value if run.leaves(value) else await _later(run, _itself(value), library)
 
         made = awaited
     elif inspect.isasyncgenfunction(bare):
@@ -330,14 +384,7 @@ async def _later(run: Run, outcome: Awaitable[Any], library: Library) -> Any:
         return run.failed(failure, library)
     finally:
         running.reset(token)
-    data = value.data if isinstance(value, Reply) else value
-    is_small = looks_small(data)
-    if is_small or library.is_result(data):
-        return run.finish(value, library, is_small)
-    # Writing megabytes, cutting and storing them would hold up everybody else on the event loop.
-    from anyio import to_thread
-
-    return await to_thread.run_sync(run.finish, value, library)
+    return await run.finish_aside(value, library)
 
 
 async def _itself(value: Any) -> Any:

@@ -13,21 +13,27 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import mcp_types
-from anyio import to_thread
-from mcp.server.lowlevel import Server
-from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
-from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
-from mcp.server.mcpserver.utilities.types import Audio, Image
-from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel
-from pydantic_core import to_json
+from .extras import missing
+
+try:
+    import mcp_types
+    from anyio import to_thread
+    from mcp.server.lowlevel import Server
+    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+    from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
+    from mcp.server.mcpserver.utilities.types import Audio, Image
+    from mcp.shared.exceptions import MCPError
+    from pydantic import BaseModel
+    from pydantic_core import to_json
+except ImportError as error:
+    raise missing("The official SDK, from version 2 on,", "sdk", error) from error
 
 from ..clients import UNKNOWN, Client
 from ..clients import client as known_client
 from ..dialects.notice import READ_TOOL
 from ..front import Call, Declared, Front, Published, payload_of
+from ..outcome import Miss, Reply
 from ..payload import PayloadError, read_result
 from ..policy import Settings
 from ..policy.table import BUDGET_ARGUMENT
@@ -187,6 +193,8 @@ class _Enveloped:
         try:
             with run:
                 result = await self._call(ctx, params)
+                if isinstance(result, Reply | Miss):
+                    result = await run.finish_aside(result, _Handler(entry))
                 if isinstance(result, dict) and "content" in result:
                     result = mcp_types.CallToolResult.model_validate(result)
                 # What is no such result is input to ask for, or a task.
@@ -274,13 +282,13 @@ class _Metadata(FuncMetadata):
         return result if isinstance(result, _SealedResult) else super().convert_result(result)
 
 
-class _Library:
-    """What an `MCPServer` does with the values of one function."""
+class _Handler:
+    """The handler of a low-level server makes results of its values itself, unless it returns an outcome."""
 
-    def __init__(self, metadata: _Metadata) -> None:
-        self._metadata = metadata
-        self.wraps = metadata.wrap_output
-        self.structures = metadata.output_model is not None
+    wraps = False
+
+    def __init__(self, entry: mcp_types.Tool | None) -> None:
+        self.structures = entry is not None and entry.output_schema is not None
 
     def is_result(self, value: object) -> bool:
         if isinstance(value, mcp_types.CallToolResult | mcp_types.InputRequiredResult | bytes):
@@ -291,6 +299,27 @@ class _Library:
 
     def is_hand_made(self, value: object) -> bool:
         return isinstance(value, mcp_types.CallToolResult) and not isinstance(value, _SealedResult)
+
+    def to_json(self, value: Any) -> bytes:
+        return self.item_to_json(value)
+
+    def item_to_json(self, item: Any) -> bytes:
+        try:
+            return bytes(to_json(item, by_alias=True, fallback=str))
+        except Exception as error:
+            raise PayloadError(f"the result cannot be written as JSON: {error}") from error
+
+    def of(self, sealed: Sealed, call: Call) -> mcp_types.CallToolResult:
+        return _to_result(sealed)
+
+
+class _Library(_Handler):
+    """What an `MCPServer` does with the values of one function."""
+
+    def __init__(self, metadata: _Metadata) -> None:
+        self._metadata = metadata
+        self.wraps = metadata.wrap_output
+        self.structures = metadata.output_model is not None
 
     def to_json(self, value: Any) -> bytes:
         model = self._metadata.output_model
@@ -309,15 +338,6 @@ class _Library:
             # It is not what was promised, or its serializer, which is the author's code, failed.
             raise PayloadError(f"the result cannot be written as JSON: {error}") from error
         return written[len(_RESULT) : -1] if self.wraps else written
-
-    def item_to_json(self, item: Any) -> bytes:
-        try:
-            return bytes(to_json(item, by_alias=True, fallback=str))
-        except Exception as error:
-            raise PayloadError(f"the result cannot be written as JSON: {error}") from error
-
-    def of(self, sealed: Sealed, call: Call) -> mcp_types.CallToolResult:
-        return _to_result(sealed)
 
 
 _BLOCKS: Final = (

@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -141,13 +141,13 @@ class Ledger:
         self._database = Database(path or state_folder() / "ledger.db", _SCHEMA, _VERSION)
         self.place = str(self._database.path)
         self._lock = threading.Lock()
-        self._waiting: list[Call] = []
+        self._waiting: list[Call | Callable[[], Call]] = []
         self._timer: threading.Timer | None = None
         self._broken = False
         self._pruned = 0.0
 
-    def record(self, call: Call) -> None:
-        """Note a call; it is written a moment later."""
+    def record(self, call: Call | Callable[[], Call]) -> None:
+        """Note a call, or what will tell of one; it is written a moment later."""
         with self._lock:
             self._waiting.append(call)
             full = len(self._waiting) >= _FULL
@@ -172,7 +172,7 @@ class Ledger:
                 names = ", ".join(Call.__struct_fields__)
                 connection.executemany(
                     f"INSERT INTO calls ({names}) VALUES ({marks})",
-                    [msgspec.structs.astuple(call) for call in calls],
+                    [msgspec.structs.astuple(call if isinstance(call, Call) else call()) for call in calls],
                 )
                 if time.time() - self._pruned > 3600:
                     self._pruned = time.time()
