@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -272,12 +272,21 @@ class Front:
         """Note a result of so many bytes that went out as it came."""
         if self._ledger is False and not self.observers:
             return
-        noted = partial(_untouched, call, self.server, size, time.time(), time.perf_counter())
-        if self.observers or isinstance(self._ledger, bool):
-            self.note(noted())
-        else:
-            # Told when it is written: the caller waits meanwhile.
-            self._ledger.record(noted)
+        tokens = size // 4
+        self.note(
+            _noted()(
+                at=time.time(),
+                tool=call.tool,
+                client=call.client.name,
+                server=self.server,
+                dialect=call.policy.dialect,
+                bytes_before=size,
+                bytes_after=size,
+                before=tokens,
+                after=tokens,
+                tool_ms=(time.perf_counter() - call.started) * 1000 if call.started else None,
+            )
+        )
 
     def read(self, arguments: Mapping[str, Any], call: Call) -> Sealed:
         """Answer a call of `envelope_read`."""
@@ -344,21 +353,12 @@ class Front:
             self._opened[0].close()
 
 
-def _untouched(call: Call, server: str, size: int, at: float, ended: float) -> Noted:
+@cache
+def _noted() -> type[Noted]:
+    """Imported when it is needed, but not looked up with every call."""
     from .vault.ledger import Call as Noted
 
-    return Noted(
-        at=at,
-        tool=call.tool,
-        client=call.client.name,
-        server=server,
-        dialect=call.policy.dialect,
-        bytes_before=size,
-        bytes_after=size,
-        before=size // 4,
-        after=size // 4,
-        tool_ms=(ended - call.started) * 1000 if call.started else None,
-    )
+    return Noted
 
 
 @cache

@@ -414,14 +414,13 @@ def test_reading_creates_nothing(
     assert list(tmp_path.iterdir()) == list(home.iterdir()) == []
 
 
-def test_a_damaged_file(run: Run, stored: Stored, tmp_path: Path) -> None:
+def test_a_file_that_is_no_vault(run: Run, stored: Stored, tmp_path: Path) -> None:
     handle = stored()
     (tmp_path / "vault.db").write_bytes(b"this is no database at all " * 500)
     for more in ([], ["--all"]):
         outcome = run(handle, *more)
         assert (outcome.code, outcome.out) == (5, b"")
-        assert outcome.err.startswith("error: VAULT_UNAVAILABLE: vault.db is damaged")
-        assert "vault purge" in outcome.err
+        assert outcome.err.startswith("error: VAULT_UNAVAILABLE: vault.db was not made by mcp-envelope")
 
 
 def test_a_damaged_payload(run: Run, stored: Stored, tmp_path: Path) -> None:

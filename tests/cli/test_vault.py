@@ -214,34 +214,30 @@ def test_at_a_terminal_it_is_asked(
 # -- trouble ------------------------------------------------------------------------------------------------
 
 
-def damage(path: Path) -> None:
-    path.write_bytes(b"this is no database at all " * 500)
+def test_a_file_that_is_no_vault_is_told_and_kept(run: Run, tmp_path: Path) -> None:
+    words = b"these are my notes " * 500
+    (tmp_path / "vault.db").write_bytes(words)
+    for action in (["list"], ["stats"], ["purge", "--yes"], ["purge", "--expired", "--yes"]):
+        outcome = run(*action)
+        assert (outcome.code, outcome.out) == (5, b"")
+        assert outcome.err.startswith("error: VAULT_UNAVAILABLE: vault.db was not made by mcp-envelope")
+    assert (tmp_path / "vault.db").read_bytes() == words
 
 
 def test_a_damaged_file_is_told_and_removed(run: Run, stored: Stored, tmp_path: Path) -> None:
-    stored({"a": 1})
-    damage(tmp_path / "vault.db")
-    for action in ("list", "stats"):
-        outcome = run(action)
-        assert (outcome.code, outcome.out) == (5, b"")
-        assert outcome.err.startswith("error: VAULT_UNAVAILABLE: vault.db is damaged")
-    assert run("purge", "--yes").err == "removed: vault.db was damaged, and everything in it is gone\n"
-    assert list(tmp_path.glob("vault.db*")) == []
-    handle = stored({"a": 1})
-    assert handles(run) == [handle]
-
-
-def test_damage_inside_the_file(run: Run, stored: Stored, tmp_path: Path) -> None:
     for _ in range(30):
         stored({"a": os.urandom(2000).hex()})
     data = bytearray((tmp_path / "vault.db").read_bytes())
     data[4096:] = os.urandom(len(data) - 4096)
     (tmp_path / "vault.db").write_bytes(data)
-    assert run("list").code == 5
-    outcome = run("purge", "--yes")
-    assert outcome.code == 0
-    assert stored({"a": 1})
-    assert len(handles(run)) == 1
+    outcome = run("list")
+    assert outcome.code == 5
+    assert outcome.err.startswith("error: VAULT_UNAVAILABLE: vault.db is damaged")
+    assert "`mcp-envelope vault purge`, with the same --vault, removes it" in outcome.err
+    assert run("purge", "--yes").err == "removed: vault.db was damaged, and everything in it is gone\n"
+    assert list(tmp_path.glob("vault.db*")) == []
+    handle = stored({"a": 1})
+    assert handles(run) == [handle]
 
 
 def test_the_file_of_another_version(run: Run, stored: Stored, tmp_path: Path) -> None:

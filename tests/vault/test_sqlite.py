@@ -21,9 +21,10 @@ from mcp_envelope import seal
 from mcp_envelope.dialects.notice import META_KEY
 from mcp_envelope.payload import read_payload
 from mcp_envelope.vault import database, sqlite
+from mcp_envelope.vault.ledger import Call, Ledger
 from mcp_envelope.vault.reading import read
 from mcp_envelope.vault.sqlite import SQLiteStore
-from mcp_envelope.vault.store import StoreError
+from mcp_envelope.vault.store import DamagedFile, StoreError
 from mcp_envelope.vault.vault import Vault, new_handle
 
 ROWS = {"items": [{"id": number, "text": f"row {number} " * 5} for number in range(2000)]}
@@ -181,13 +182,43 @@ def test_a_vault_that_cannot_be_used_never_fails_a_call(tmp_path: Path, ruin: An
 
 def test_a_damaged_file_can_be_purged(tmp_path: Path) -> None:
     path = tmp_path / "vault.db"
-    _damaged(path)
+    _damaged_inside(path)
     store = SQLiteStore(path)
-    with pytest.raises(StoreError, match="vault purge"):
-        store.stats()
+    with pytest.raises(DamagedFile):
+        list(store.entries())
     store.purge()
     assert "handle" in sealed_with(Vault(store))["structuredContent"]["_envelope"]
     store.close()
+
+
+def _another_database(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE notes (text)")
+    connection.commit()
+    connection.close()
+
+
+def _ledger(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.record(Call(at=1.0, tool="x"))
+    ledger.close()
+
+
+@pytest.mark.parametrize("make", [_damaged, _another_database, _newer, _ledger])
+def test_a_file_of_somebody_else_stays_as_it_is(tmp_path: Path, make: Any) -> None:
+    path = tmp_path / "vault.db"
+    make(path)
+    path.chmod(0o644)
+    before = path.read_bytes()
+    store = SQLiteStore(path)
+    for use in (store.stats, store.purge, store.sweep, lambda: list(store.entries())):
+        with pytest.raises(StoreError, match=r"was not made by mcp-envelope \(.+\); name another file"):
+            use()
+    assert "handle" not in sealed_with(Vault(store))["structuredContent"]["_envelope"]
+    store.close()
+    assert path.read_bytes() == before
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert [each.name for each in tmp_path.iterdir()] == ["vault.db"]
 
 
 def test_a_full_disk(tmp_path: Path) -> None:

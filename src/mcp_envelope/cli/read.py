@@ -24,7 +24,7 @@ from ..outcome import Failure
 from ..sealed import Sealed
 from ..vault.document import BadPath, Value
 from ..vault.reading import read
-from ..vault.store import Damaged, StoreError
+from ..vault.store import Damaged, DamagedFile, StoreError
 from ..vault.vault import Stored, Vault
 from . import console, files, screen, settings, vaults
 from .console import Misuse, Parser
@@ -96,7 +96,10 @@ def told(problem: Problem) -> int:
 
 def unavailable(error: StoreError) -> Problem:
     # The tool keeps the reason to itself; a person at this machine may know.
-    return Problem("VAULT_UNAVAILABLE", str(error), "Mend that, or name another vault with --vault.")
+    hint = "Mend that, or name another vault with --vault."
+    if isinstance(error, DamagedFile):
+        hint = "`mcp-envelope vault purge`, with the same --vault, removes it and starts anew."
+    return Problem("VAULT_UNAVAILABLE", str(error), hint)
 
 
 def _damaged(error: Damaged) -> Problem:

@@ -14,7 +14,7 @@ import time
 from typing import Any, Final
 
 from ..outcome import Failure
-from ..vault.store import Entry, Stats, StoreError
+from ..vault.store import DamagedFile, Entry, Stats, StoreError
 from ..vault.vault import Vault
 from . import console, screen, settings, vaults
 from .console import Misuse, Parser
@@ -28,7 +28,7 @@ _EPILOG: Final = """\
 list   what can be read, newest first: handle, kind, size, tool, age, expires in
 stats  the place, how much is stored, and how much may be
 purge  delete everything; with --handle one result, with --expired what is over.
-       A damaged file is removed.
+       A damaged vault is removed; a file that is no vault is not.
 
 exit codes:
   0    done; also if there is nothing
@@ -192,8 +192,8 @@ def _purge(vault: Vault, options: argparse.Namespace) -> int:
         return _purge_one(vault, options)
     try:
         before: Stats | None = vault.store.stats()
-    except StoreError as error:
-        if options.expired or "damaged" not in str(error):
+    except DamagedFile:
+        if options.expired:
             raise
         before = None
     if before is None:

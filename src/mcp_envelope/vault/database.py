@@ -4,7 +4,8 @@ Strategy: connections are taken from a small pool and put back, so that threads 
 after a fork, or if the file was replaced, the pool begins anew. The file itself is never opened by any other means
 while it is in use: closing any descriptor of it would take SQLite's locks away, and with them other processes'
 knowledge that it is used. A write is one transaction that takes the lock at once, so it is there whole or not at
-all, whatever kills the process. Every error of SQLite becomes a `StoreError` that says what would help.
+all, whatever kills the process. Every error of SQLite becomes a `StoreError` that says what would help. Our files
+bear a mark; one without it is somebody else's, and stays as it is.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from .store import StoreError
+from .store import DamagedFile, StoreError
 
 # How long a writer waits for another one, in seconds.
 _PATIENCE: Final = 5.0
 # So many connections are kept for the next ones who need one.
 _IDLE: Final = 4
+# Where SQLite keeps its application id, which says whose file it is.
+_MARK_AT: Final = 68
+_MAGIC: Final = b"SQLite format 3\0"
+_COMPANIONS: Final = ("", "-wal", "-shm")
 _PRAGMAS: Final = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
@@ -46,8 +51,11 @@ def state_folder() -> Path:
 
 
 class Database:
-    def __init__(self, path: str | os.PathLike[str], schema: str, version: int) -> None:
+    """`mark` has four bytes and tells our files from others, and of what kind they are."""
+
+    def __init__(self, path: str | os.PathLike[str], mark: bytes, schema: str, version: int) -> None:
         self.path = Path(path)
+        self._mark = int.from_bytes(mark)
         self._schema = schema
         self._version = version
         self._idle: list[sqlite3.Connection] = []
@@ -117,7 +125,9 @@ class Database:
     def remove(self) -> None:
         """Delete the file, for when nothing else helps."""
         self.close()
-        for suffix in ("", "-wal", "-shm"):
+        if not self._is_ours():
+            raise self._foreign("it does not look like one")
+        for suffix in _COMPANIONS:
             try:
                 os.unlink(f"{self.path}{suffix}")
             except FileNotFoundError:
@@ -125,14 +135,24 @@ class Database:
             except OSError as error:
                 raise StoreError(f"cannot remove {self.path}{suffix}: {_reason(error)}") from None
 
+    def _is_ours(self) -> bool:
+        """Whether the file bears our mark, whatever else became of it."""
+        with self._in_plain_words(), open(self.path, "rb") as file:
+            head = file.read(_MARK_AT + 4)
+        return head.startswith(_MAGIC) and int.from_bytes(head[_MARK_AT:]) == self._mark
+
+    def _foreign(self, reason: str) -> StoreError:
+        return StoreError(f"{self.path} was not made by mcp-envelope ({reason}); name another file")
+
     def _connect(self) -> sqlite3.Connection:
         with self._in_plain_words():
-            self._make_private()
+            self._make()
             connection = sqlite3.connect(
                 self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
             )
             try:
                 self._prepare(connection)
+                self._make_private()
             except BaseException:
                 connection.close()
                 raise
@@ -140,6 +160,11 @@ class Database:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         (found,) = connection.execute("PRAGMA user_version").fetchone()
+        is_filled = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+        # Asked last, since somebody may be making the file just now: its tables come with the mark.
+        (mark,) = connection.execute("PRAGMA application_id").fetchone()
+        if mark != self._mark and (mark or found or is_filled):
+            raise self._foreign("it is another program's database")
         if found == 0:
             # Has to come before the first table, and then costs nothing until pages are given back.
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -151,6 +176,7 @@ class Database:
             if found == 0:
                 for statement in self._schema.split(";;"):
                     connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {self._mark}")
                 connection.execute(f"PRAGMA user_version = {self._version}")
                 found = self._version
             connection.execute("COMMIT")
@@ -160,7 +186,7 @@ class Database:
                 "name another file"
             )
 
-    def _make_private(self) -> None:
+    def _make(self) -> None:
         folder = self.path.parent
         if not folder.is_dir():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -170,31 +196,37 @@ class Database:
             # SQLite gives its companions (-wal, -shm) the permissions of the file. Only a file that was not there
             # is opened here: see above.
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+    def _make_private(self) -> None:
+        """Nobody else may read a file of ours, should somebody have let them."""
         if os.name == "posix" and os.stat(self.path).st_mode & 0o077:
-            with suppress(PermissionError):
-                os.chmod(self.path, 0o600)
+            for suffix in _COMPANIONS:
+                with suppress(PermissionError, FileNotFoundError):
+                    os.chmod(f"{self.path}{suffix}", 0o600)
 
     @contextmanager
     def _in_plain_words(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise StoreError(self._explain(str(error).lower())) from error
+            raise self._explained(str(error).lower()) from error
         except (OSError, ValueError) as error:
             raise StoreError(f"cannot use {self.path}: {_reason(error)}") from error
 
-    def _explain(self, said: str) -> str:
-        if "not a database" in said or "malformed" in said or "corrupt" in said:
-            return (
-                f"{self.path} is damaged ({said}); move it away, or delete it with `mcp-envelope vault purge`"
-            )
+    def _explained(self, said: str) -> StoreError:
+        if "not a database" in said:
+            return self._foreign(said)
+        if "malformed" in said or "corrupt" in said:
+            return DamagedFile(f"{self.path} is damaged ({said}); move it away")
         if "full" in said:
-            return f"no room to write {self.path} ({said}); free some space, or name another place"
+            return StoreError(
+                f"no room to write {self.path} ({said}); free some space, or name another place"
+            )
         if "locked" in said or "busy" in said:
-            return f"{self.path} is locked by another process ({said})"
+            return StoreError(f"{self.path} is locked by another process ({said})")
         if "readonly" in said or "read-only" in said:
-            return f"{self.path} cannot be written ({said}); check its permissions"
-        return f"cannot use {self.path}: {said}"
+            return StoreError(f"{self.path} cannot be written ({said}); check its permissions")
+        return StoreError(f"cannot use {self.path}: {said}")
 
 
 def _close(connections: list[sqlite3.Connection]) -> None:

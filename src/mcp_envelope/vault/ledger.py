@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -62,7 +62,7 @@ _GROUPS: Final[dict[By, str]] = {
 }
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One call. `before` and `after` are in `unit`; tokens before a cut are reckoned from a part of them."""
 
     at: float
@@ -138,16 +138,16 @@ class Total(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class Ledger:
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self._database = Database(path or state_folder() / "ledger.db", _SCHEMA, _VERSION)
+        self._database = Database(path or state_folder() / "ledger.db", b"MCPl", _SCHEMA, _VERSION)
         self.place = str(self._database.path)
         self._lock = threading.Lock()
-        self._waiting: list[Call | Callable[[], Call]] = []
+        self._waiting: list[Call] = []
         self._timer: threading.Timer | None = None
         self._broken = False
         self._pruned = 0.0
 
-    def record(self, call: Call | Callable[[], Call]) -> None:
-        """Note a call, or what will tell of one; it is written a moment later."""
+    def record(self, call: Call) -> None:
+        """Note a call; it is written a moment later."""
         with self._lock:
             self._waiting.append(call)
             full = len(self._waiting) >= _FULL
@@ -172,7 +172,7 @@ class Ledger:
                 names = ", ".join(Call.__struct_fields__)
                 connection.executemany(
                     f"INSERT INTO calls ({names}) VALUES ({marks})",
-                    [msgspec.structs.astuple(call if isinstance(call, Call) else call()) for call in calls],
+                    [msgspec.structs.astuple(call) for call in calls],
                 )
                 if time.time() - self._pruned > 3600:
                     self._pruned = time.time()

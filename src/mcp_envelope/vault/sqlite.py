@@ -23,6 +23,7 @@ from .store import (
     DEFAULT_TTL,
     REMEMBERED,
     Damaged,
+    DamagedFile,
     Entry,
     Fate,
     Gone,
@@ -82,7 +83,7 @@ class SQLiteStore:
     ) -> None:
         self.ttl = ttl
         self.cap = cap
-        self._database = Database(path or state_folder() / "vault.db", _SCHEMA, _VERSION)
+        self._database = Database(path or state_folder() / "vault.db", b"MCPv", _SCHEMA, _VERSION)
         self.place = str(self._database.path)
         self._swept = 0.0
         self._freed = False
@@ -193,9 +194,7 @@ class SQLiteStore:
             self.give_back(pages=0)
             with self._database.reading() as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        except StoreError as error:
-            if "damaged" not in str(error):
-                raise
+        except DamagedFile:
             self._database.remove()
             return 0
         return len(ready)

@@ -44,6 +44,10 @@ class StoreError(Exception):
     """The store cannot do it now. The message is for people: what is wrong, and what would help."""
 
 
+class DamagedFile(StoreError):
+    """The store is ours, and ruined: nothing helps but beginning anew."""
+
+
 class Damaged(Exception):
     """The entry is there, but not all of its blobs are, or they are not what was written."""
 
