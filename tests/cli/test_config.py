@@ -163,6 +163,12 @@ def test_another_file(run: Run, tmp_path: Path) -> None:
     assert (folder.code, folder.out, folder.err) == (3, "", "error: cannot read .: is a directory\n")
 
 
+def test_a_vault_that_a_found_file_may_not_name(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mcp-envelope.toml").write_text('vault = "x.db"\n')
+    assert "may not say where results are kept: name it with --config" in run().err
+    assert run("--config", "mcp-envelope.toml").err == ""
+
+
 def test_the_schema(run: Run) -> None:
     schema = run("schema").json
     jsonschema_rs.meta.validate(schema)

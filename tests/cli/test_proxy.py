@@ -20,12 +20,20 @@ STARTED = [sys.executable, "-c", "import sys; sys.stderr.write('started')"]
         (["--vault", "foo://bar", "--", *STARTED], 2, "no vault has an address like foo://"),
         (["--vault", "sqlite:///", "--", *STARTED], 2, "with three slashes"),
         (["python"], 2, "put -- before the server's command: mcp-envelope proxy -- python"),
-        (["--bogus", "--", *STARTED], 2, "there is no option --bogus"),
+        (["--bogus", "--", *STARTED], 2, "there is no option '--bogus'"),
+        (["--tokns=5", "--", *STARTED], 2, "there is no option '--tokns', did you mean --tokens?"),
+        (["--meter", "bytes", "--tokens", "500", "--", *STARTED], 2, "--meter: the meter bytes goes with"),
+        (
+            ["--meter", "exact", "--bytes", "900", "--", *STARTED],
+            2,
+            "--meter: a budget in bytes is counted by",
+        ),
         ([], 2, "say which server"),
         (["--url", "http://127.0.0.1:1/mcp", "--", *STARTED], 2, "say which server"),
         (["--listen", "127.0.0.1:0", "--", *STARTED], 2, "it needs --url"),
         (["--config", "nowhere.toml", "--", *STARTED], 3, "cannot read nowhere.toml"),
         (["--", "a-command-that-is-not-there"], 126, "cannot start 'a-command-that-is-not-there'"),
+        (["--", "npx -y server ."], 126, "put no quotes around the whole command"),
     ],
 )
 def test_mistakes(tmp_path: Path, arguments: list[str], code: int, told: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from mcp_envelope.cli.main import main
+from mcp_envelope.wire import remote
 
 PROGRAM = "/opt/tools/bin/mcp-envelope"
 SERVERS = """\
@@ -170,8 +171,8 @@ def test_the_choice(run: Run, file: Path) -> None:
     run("wrap", str(file), "--servers", "fs, hub", "--yes")
     assert value(file, "git") == {"command": "uvx"}
     assert value(file, "fs")["args"][0] == "proxy"
-    run("wrap", str(file), "--except", "fs", "--yes", "--tokens", "7")
-    assert value(file, "git")["args"] == ["proxy", "--tokens", "7", "--", "uvx"]
+    run("wrap", str(file), "--except", "fs", "--yes", "--tokens", "700")
+    assert value(file, "git")["args"] == ["proxy", "--tokens", "700", "--", "uvx"]
     assert value(file, "fs")["args"][:2] == ["proxy", "--"]
     assert file.with_name(file.name + SUFFIX).read_text() == SERVERS
     run("unwrap", str(file), "--servers", "git", "--yes")
@@ -187,12 +188,13 @@ def test_the_choice(run: Run, file: Path) -> None:
 
 def test_options_are_passed_on_and_set_again(run: Run, file: Path, home: Path) -> None:
     options = ("--bytes", "9000", "--dialect", "ctxo", "--config", "e.toml", "--vault", "v.db")
+    Path("e.toml").touch()
     run("wrap", str(file), *options, "--yes")
     config, vault = str(home / "site" / "e.toml"), str(home / "site" / "v.db")
     expected = ["--bytes", "9000", "--dialect", "ctxo", "--config", config, "--vault", vault]
     assert value(file, "git")["args"] == ["proxy", *expected, "--", "uvx"]
-    run("wrap", str(file), "--tokens", "5", "--dialect", "gel", "--yes")
-    expected = ["--dialect", "gel", "--config", config, "--vault", vault, "--tokens", "5"]
+    run("wrap", str(file), "--tokens", "500", "--dialect", "gel", "--yes")
+    expected = ["--dialect", "gel", "--config", config, "--vault", vault, "--tokens", "500"]
     assert value(file, "git")["args"] == ["proxy", *expected, "--", "uvx"]
     run("wrap", str(file), "--vault", "none", "--servers", "git", "--yes")
     assert value(file, "git")["args"][6] == "none"
@@ -391,6 +393,37 @@ def test_what_the_client_starts(run: Run, file: Path, home: Path, monkeypatch: p
     assert started("/somewhere/__main__.py") == sys.executable
     assert started(str(program), "--command", "mcp-envelope") == "mcp-envelope"
     assert started(str(program), "--command", "~/bin/mcp-envelope") == str(program)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--config", "nowhere.toml"], 3, "cannot read nowhere.toml"),
+        (["--vault", "foo://bar"], 2, "no vault has an address like foo://"),
+        (["--vault", "valkey://127.0.0.1:1"], 2, "pip install"),
+        (["--remote"], 2, "--remote: needs an extra (anyio is missing)"),
+    ],
+)
+def test_what_the_proxy_would_refuse(
+    run: Run,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(remote, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "valkey", None)
+    outcome = run("wrap", str(file), "--yes", *arguments)
+    assert outcome.code == code
+    assert said in outcome.err
+    assert file.read_text() == SERVERS
+
+
+def test_a_budget_that_is_too_small(run: Run, file: Path) -> None:
+    outcome = run("wrap", str(file), "--yes", "--tokens", "5")
+    assert "warning: --tokens: 5 is too small; 128 is used" in outcome.err
+    assert value(file, "git")["args"][-5:] == ["proxy", "--tokens", "128", "--", "uvx"]
 
 
 def test_what_cannot_be_edited_safely(run: Run, file: Path) -> None:

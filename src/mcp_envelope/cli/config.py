@@ -84,6 +84,10 @@ def _policy(options: argparse.Namespace, tool: str | None) -> int:
         console.say("error", problem)
     for problem in (*policy.problems, *settings.strangers()):
         console.say("warning", problem)
+    if policy.vault is not None and not settings.may_place(policy):
+        console.say(
+            "note", "a file that was only found may not say where results are kept: name it with --config"
+        )
     return console.BAD_INPUT if wrong else console.SEALED
 
 

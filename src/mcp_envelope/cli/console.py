@@ -57,10 +57,14 @@ class Parser(argparse.ArgumentParser):
         known, unknown = self.parse_known_args(args, namespace)
         if unknown:
             name = unknown[0].partition("=")[0]
-            if name.startswith("-"):
-                self.error(f"there is no option {name!r}{nearest(name, self._option_string_actions)}")
+            self.check_option(name)
             self.error(f"one {self._takes} at most; {name!r} is one too many")
         return known
+
+    def check_option(self, name: str) -> None:
+        """Called with an argument that the parser does not know."""
+        if name.startswith("-"):
+            self.error(f"there is no option {name!r}{nearest(name, self._option_string_actions)}")
 
     def error(self, message: str) -> NoReturn:
         say("error", f"{message} (see {self.prog} --help)")

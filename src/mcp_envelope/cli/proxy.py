@@ -50,9 +50,8 @@ def run(arguments: list[str]) -> int:
     else:
         command = []
     options, stray = parser.parse_known_args(arguments)
-    if stray and stray[0].startswith("-"):
-        parser.error(f"there is no option {stray[0]}")
     if stray:
+        parser.check_option(stray[0].partition("=")[0])
         parser.error(f"put -- before the server's command: mcp-envelope proxy -- {' '.join(stray)}")
     try:
         return _run(options, command)
@@ -71,7 +70,7 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
         raise Misuse("--allow-host goes with --listen")
     if not options.url and (options.header_env or options.bearer_env or options.transport):
         raise Misuse("--header-env, --bearer-env and --transport go with --url")
-    _check(options)
+    check(options)
     if options.url:
         from ..wire import remote
 
@@ -81,7 +80,8 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
     try:
         code = stdio.Proxy(command, lambda: _interceptor(options, command[0])).run()
     except stdio.CannotStart as error:
-        console.say("error", str(error))
+        is_quoted = len(command) == 1 and " " in command[0]
+        console.say("error", f"{error}{'; put no quotes around the whole command' if is_quoted else ''}")
         return _CANNOT_START
     if code < 0:
         # Ended by a signal: so does the proxy, for whoever looks at that. Some signals cannot be had otherwise.
@@ -91,8 +91,8 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
     return code
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Mistakes that should be told before anything is started."""
+def check(options: argparse.Namespace) -> None:
+    """Mistakes in settings that should be told before anything is started, or written into a configuration."""
     vault = options.vault or os.environ.get("MCP_ENVELOPE_VAULT") or ""
     if "://" in vault:
         from ..vault.places import check
@@ -105,6 +105,14 @@ def _check(options: argparse.Namespace) -> None:
         if getattr(options, name) is not None and getattr(options, name) < least:
             console.say("warning", f"--{name}: {getattr(options, name)} is too small; {least} is used")
             setattr(options, name, least)
+    if options.meter is not None:
+        from ..budget import Budget
+        from ..meters import MeterUnavailable
+
+        try:
+            Budget.of(tokens=options.tokens, max_bytes=options.bytes, meter=options.meter)
+        except (ValueError, MeterUnavailable) as error:
+            raise Misuse(f"--meter: {error}") from None
     if options.config is not None:
         from . import files
 

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from ..vault.store import StoreError, new_handle
@@ -47,7 +48,11 @@ def is_none(place: Place) -> bool:
 
 
 def check(place: Place) -> None:
-    if place.address is not None and not _WELL_FORMED.fullmatch(place.address):
+    address = place.address
+    if address is None:
+        return
+    lacks_library = not address.startswith("sqlite:") and "://" in address and find_spec("valkey") is None
+    if lacks_library or not _WELL_FORMED.fullmatch(address):
         with opened(place):
             pass
 

@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..dialects import NAMES
+from ..wire.remote import missing_extra
 from ..wrap import backups, planning
 from ..wrap.diffs import Side, unified
 from ..wrap.entries import MODULE, PROGRAM, Launch, is_program
 from ..wrap.masking import Masks
 from ..wrap.places import CLIENTS, SCOPES, places
 from ..wrap.tree import Broken, Document, servers
-from . import console
-from .console import BadInput, Parser
+from . import console, proxy
+from .console import BadInput, Misuse, Parser
 
 DECLINED: Final = 1
 _MANY: Final = 20
@@ -77,6 +78,7 @@ def run(arguments: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     masks = Masks()
+    _check(options, parser)
     wish = _wish(options, parser, masks)
     target = find_target(options, parser)
     if not servers(target.document):
@@ -100,6 +102,18 @@ def run(arguments: list[str]) -> int:
     console.say("done", f"As it was: {kept}. To undo: mcp-envelope unwrap {options.target}")
     console.say("done", "Restart the client to use it.")
     return console.SEALED
+
+
+def _check(options: argparse.Namespace, parser: Parser) -> None:
+    """What the proxy would refuse when a client starts it is refused now. Another program is not ours to judge."""
+    if options.command is not None:
+        return
+    try:
+        proxy.check(options)
+        if options.remote and (lacking := missing_extra()):
+            raise Misuse(f"--remote: {lacking}")
+    except Misuse as error:
+        parser.error(str(error))
 
 
 def _wish(options: argparse.Namespace, parser: Parser, masks: Masks) -> planning.Wish:
@@ -303,6 +317,7 @@ def _parser() -> Parser:
         type=console.plain_text,
         help="what the client starts (default: this program, with its full path)",
     )
+    parser.set_defaults(meter=None)
     return parser
 
 

@@ -25,14 +25,21 @@ def run(options: argparse.Namespace, make: Callable[[], Front]) -> int:
     headers = _headers(options)
     if not _is_address(options.url):
         raise Misuse(f"--url is an address such as http://127.0.0.1:8000/mcp; got {options.url!r}")
-    for name in ("anyio", "httptools", "uvicorn") if options.listen else ("anyio", "httptools"):
-        if find_spec(name) is None:
-            raise Misuse(f"--url needs an extra ({name} is missing): pip install 'mcp-envelope[http]'")
+    if lacking := missing_extra(serves=bool(options.listen)):
+        raise Misuse(f"--url: {lacking}")
     if options.listen:
         return _listen(options, headers, make())
     from .bridge import Bridge
 
     return Bridge(make(), options.url, headers, transport=options.transport, observe=options.observe).run()
+
+
+def missing_extra(serves: bool = False) -> str | None:
+    """What to say if the libraries for HTTP are not there."""
+    for name in ("anyio", "httptools", *(("uvicorn",) if serves else ())):
+        if find_spec(name) is None:
+            return f"needs an extra ({name} is missing): pip install 'mcp-envelope[http]'"
+    return None
 
 
 def _is_address(url: str) -> bool:
