@@ -80,7 +80,9 @@ def get_order(number: int) -> Reply[Order] | Miss:
 @server.tool()
 def cancel_order(number: int) -> Order:
     """Cancel an order that is not shipped yet."""
-    order = ORDERS[number]
+    order = ORDERS.get(number)
+    if order is None:
+        raise Failure("NOT_FOUND", f"There is no order {number}.", "Numbers are 1000 to 1999.")
     if order.status == "shipped":
         raise Failure("ALREADY_SHIPPED", f"Order {number} has left.", "Send it back when it arrives.")
     if order.status == "packed":

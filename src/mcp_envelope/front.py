@@ -60,6 +60,10 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     # Whether a tool that yields items may be stopped once enough of them are there.
     stoppable: bool = False
 
+    @property
+    def has_budget(self) -> bool:
+        return self.tokens is not None or self.max_bytes is not None
+
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One call, as far as it is known before it runs."""
@@ -91,7 +95,10 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Front:
-    """`vault` is an address, a vault, or None for what the settings say; `ledger` likewise, False for none."""
+    """`vault` is an address, a vault, or None for what the settings say; `ledger` likewise, False for none.
+
+    `budget`, in tokens, or `max_bytes` is what a tool gets for which nobody says anything else.
+    """
 
     def __init__(
         self,
@@ -102,7 +109,10 @@ class Front:
         dialect: str | None = None,
         server: str = "",
         token_budget: bool = True,
+        budget: int | None = None,
+        max_bytes: int | None = None,
     ) -> None:
+        self._usual = Declared(tokens=budget, max_bytes=max_bytes)
         self.settings = settings or Settings()
         self.dialect = None if dialect is None else dialects.dialect(dialect).name
         self.server = server
@@ -178,8 +188,9 @@ class Front:
         if self.dialect is not None and self.dialect != policy.dialect:
             changes["dialect"] = self.dialect
         if not _is_set(policy, "tokens") and not _is_set(policy, "bytes"):
-            if declared is not None and (declared.tokens is not None or declared.max_bytes is not None):
-                changes |= {"tokens": declared.tokens, "bytes": declared.max_bytes}
+            said = next((each for each in (declared, self._usual) if each and each.has_budget), None)
+            if said is not None:
+                changes |= {"tokens": said.tokens, "bytes": said.max_bytes}
             elif (self.dialect or policy.dialect) == "native" and client.has_limit:
                 changes |= {"tokens": client.tokens, "bytes": client.max_bytes}
         if declared is not None and declared.hint and not policy.hint:

@@ -9,9 +9,15 @@ from typing import Any
 
 import mcp_types
 import pytest
+from fastmcp import FastMCP
 from fastmcp.tools import ToolResult
+from mcp.server.mcpserver import MCPServer
+from msgspec.json import encode
 
 from mcp_envelope import enveloped, rank
+from mcp_envelope.meters import meter
+from mcp_envelope.servers.fastmcp import EnvelopeMiddleware
+from mcp_envelope.servers.sdk import envelope
 from mcp_envelope.vault.ledger import Ledger
 
 from .harness import ERAS, LIBRARIES, ask, connected, enveloped_server, notice, run, wire
@@ -189,3 +195,39 @@ def test_others_are_not_warned(caplog: pytest.LogCaptureFixture) -> None:
     for library in LIBRARIES:
         ask(enveloped_server(library, by_hand), "by_hand")
     assert "by hand" not in caplog.text
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_budget_in_the_one_line(library: str, tmp_path: Path) -> None:
+    """It is the weakest that anybody said: the tool's own goes before it, and the file before that."""
+    file = tmp_path / "settings.toml"
+    file.write_text("[tools.in_file]\ntokens = 900\n")
+
+    def in_file(count: int = 3000) -> dict[str, Any]:
+        return found(count)
+
+    server = enveloped_server(
+        library, plain_found, declared, in_file, budget=600, config=str(file), vault=str(tmp_path / "v.db")
+    )
+    for tool, least, most in (("plain_found", 500, 600), ("found", 200, 300), ("in_file", 800, 900)):
+        used = meter("estimate").count(encode(ask(server, tool).structured_content))
+        assert least < used <= most, tool
+
+
+@pytest.mark.parametrize("put", [EnvelopeMiddleware, lambda **more: envelope(MCPServer("x"), **more)])
+def test_mistakes_in_the_one_line(put: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="budget is a whole number from 128 on; got 5"):
+        put(budget=5)
+    with pytest.raises(ValueError, match="not both"):
+        put(budget=500, max_bytes=5000)
+    with pytest.raises(FileNotFoundError, match="there is no settings file"):
+        put(config=str(tmp_path / "nowhere.toml"))
+
+
+def test_an_envelope_for_something_else() -> None:
+    with pytest.raises(
+        TypeError, match=r"not a FastMCP; for FastMCP: server\.add_middleware\(EnvelopeMiddlew"
+    ):
+        envelope(FastMCP("x"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="takes an MCPServer or a low-level Server, not a object"):
+        envelope(object())  # type: ignore[arg-type]

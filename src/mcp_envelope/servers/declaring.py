@@ -6,11 +6,14 @@ settings file goes before it, so that whoever runs a server has the last word.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from ..budget import MIN_BYTES, MIN_TOKENS
 from ..front import Declared
+from ..policy import Settings
 from ..ranking import Ranking
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -31,11 +34,7 @@ def enveloped(
     cut; `hint` is the next step to suggest when something was cut. A tool that yields its items and says that
     it is `stoppable` is not asked for more of them than the budget can hold.
     """
-    if budget is not None and max_bytes is not None:
-        raise ValueError("a budget is in tokens (budget) or in bytes (max_bytes), not both")
-    for name, value, least in (("budget", budget, MIN_TOKENS), ("max_bytes", max_bytes, MIN_BYTES)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-            raise ValueError(f"{name} is a whole number from {least} on; got {value!r}")
+    check_budget(budget, max_bytes)
     for path, ranking in (lists or {}).items():
         if not isinstance(ranking, Ranking):
             raise TypeError(
@@ -50,6 +49,22 @@ def enveloped(
         return function
 
     return hang
+
+
+def check_budget(budget: object, max_bytes: object) -> None:
+    """ValueError if a budget that stands in somebody's code cannot be one."""
+    if budget is not None and max_bytes is not None:
+        raise ValueError("a budget is in tokens (budget) or in bytes (max_bytes), not both")
+    for name, value, least in (("budget", budget, MIN_TOKENS), ("max_bytes", max_bytes, MIN_BYTES)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+            raise ValueError(f"{name} is a whole number from {least} on; got {value!r}")
+
+
+def settings_of(config: str | os.PathLike[str] | None) -> Settings:
+    """The settings of a server. A file that is named has to be there; later on it may come and go."""
+    if config is not None and not os.path.isfile(config) and os.fspath(config) != os.devnull:
+        raise FileNotFoundError(errno.ENOENT, "there is no settings file", os.fspath(config))
+    return Settings(config)
 
 
 def declared_at(function: object) -> Declared:

@@ -38,6 +38,7 @@ from ..payload import read_result
 from ..policy import Settings
 from ..policy.table import BUDGET_ARGUMENT
 from ..tracing import current_span
+from .declaring import check_budget, settings_of
 from .fastmcp_tasks import TASK, Tasks
 from .fastmcp_tools import (
     Functions,
@@ -66,13 +67,16 @@ _listing: Final[ContextVar[bool]] = ContextVar("mcp_envelope_listing", default=F
 class EnvelopeMiddleware(ToolInjectionMiddleware):
     """Every tool's result in one envelope.
 
-    `config` names a settings file (default: the nearest mcp-envelope.toml); `dialect` the wire shape; `vault` where
-    whole results are kept (an address, or "none"). `strict` warns of tools that make results by hand.
+    `budget` is in tokens, for each lane, `max_bytes` in bytes; a settings file goes before it. `config` names that
+    file (default: the nearest mcp-envelope.toml); `dialect` the wire shape; `vault` where whole results are kept
+    (an address, or "none"). `strict` warns of tools that make results by hand.
     """
 
     def __init__(
         self,
         *,
+        budget: int | None = None,
+        max_bytes: int | None = None,
         config: str | None = None,
         dialect: str | None = None,
         vault: Vault | str | None = None,
@@ -81,12 +85,15 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
         token_budget: bool = True,
         settings: Settings | None = None,
     ) -> None:
+        check_budget(budget, max_bytes)
         self.front = Front(
-            settings or Settings(config),
+            settings or settings_of(config),
             vault=vault,
             ledger=ledger,
             dialect=dialect,
             token_budget=token_budget,
+            budget=budget,
+            max_bytes=max_bytes,
         )
         self._warned: set[str] | None = set() if strict else None
         self._functions = Functions()

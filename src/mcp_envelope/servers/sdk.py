@@ -40,7 +40,7 @@ from ..policy.table import BUDGET_ARGUMENT
 from ..sealed import Sealed
 from ..tracing import current_span
 from .annotations import without_outcomes
-from .declaring import declared_at
+from .declaring import check_budget, declared_at, settings_of
 from .results import in_body
 from .running import Run, is_wrapped, running, wrapped
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from ..vault.ledger import Ledger
     from ..vault.vault import Vault
+
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
 _LIST, _CALL = "tools/list", "tools/call"
@@ -59,6 +60,8 @@ _MOST_PAGES: Final = 100
 def envelope(
     server: MCPServer[Any] | Server[Any],
     *,
+    budget: int | None = None,
+    max_bytes: int | None = None,
     config: str | None = None,
     dialect: str | None = None,
     vault: Vault | str | None = None,
@@ -69,19 +72,32 @@ def envelope(
 ) -> Front:
     """Put every tool's result of a server into one envelope. Tools may be added before or after.
 
-    `config` names a settings file (default: the nearest mcp-envelope.toml); `dialect` the wire shape; `vault` where
-    whole results are kept (an address, or "none"). `strict` warns of tools that make results by hand.
+    `budget` is in tokens, for each lane, `max_bytes` in bytes; a settings file goes before it. `config` names that
+    file (default: the nearest mcp-envelope.toml); `dialect` the wire shape; `vault` where whole results are kept
+    (an address, or "none"). `strict` warns of tools that make results by hand.
     """
+    _check_kind(server)
+    check_budget(budget, max_bytes)
     front = Front(
-        settings or Settings(config),
+        settings or settings_of(config),
         vault=vault,
         ledger=ledger,
         dialect=dialect,
         server=server.name,
         token_budget=token_budget,
+        budget=budget,
+        max_bytes=max_bytes,
     )
     _Enveloped(server, front, strict)
     return front
+
+
+def _check_kind(server: object) -> None:
+    if isinstance(server, MCPServer | Server):
+        return
+    is_fastmcp = type(server).__module__.startswith("fastmcp.")
+    more = "; for FastMCP: server.add_middleware(EnvelopeMiddleware())" if is_fastmcp else ""
+    raise TypeError(f"envelope takes an MCPServer or a low-level Server, not a {type(server).__name__}{more}")
 
 
 class _Enveloped:
