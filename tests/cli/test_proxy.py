@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,3 +69,31 @@ def test_a_budget_that_is_too_small_is_raised_once(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert done.stderr.count("warning") == 1
     assert "--tokens: 5 is too small; 128 is used" in done.stderr
+
+
+def test_what_was_observed_is_told_at_the_end(tmp_path: Path) -> None:
+    large = {"content": [{"type": "text", "text": "a line\n" * 5000}]}
+    server = (
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        f"    answer = {{'jsonrpc': '2.0', 'id': json.loads(line)['id'], 'result': {large!r}}}\n"
+        "    print(json.dumps(answer), flush=True)"
+    )
+    asked = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"log"}}\n'
+    done = subprocess.run(
+        [*COMMAND, "proxy", "--observe", "--tokens", "500", "--", sys.executable, "-c", server],
+        cwd=tmp_path,
+        env=environment() | {"XDG_STATE_HOME": str(tmp_path)},
+        input=asked,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert json.loads(done.stdout)["result"] == large
+    told = re.fullmatch(
+        r"note: observed 1 call, 1 of them over the budget: ([\d,]+) of ([\d,]+) tokens would have been saved\n",
+        done.stderr.decode(),
+    )
+    assert told, done.stderr
+    saved, before = (int(number.replace(",", "")) for number in told.groups())
+    assert before - 500 <= saved < before

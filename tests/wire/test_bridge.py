@@ -606,6 +606,21 @@ def test_the_end(how: str, tmp_path: Path) -> None:
         assert b"Traceback" not in process.stderr.read()
 
 
+def test_what_was_asked_before_the_end_is_answered(tmp_path: Path) -> None:
+    """As when requests are piped in; a request that never ends is not waited for."""
+
+    def slow(seen: Seen) -> Reply | None:
+        if seen.json.get("method") == "subscriptions/listen":
+            return sites.stream_reply(b": hello\n\n", 30.0)
+        return sites.stream_reply(0.5, event(result(2, sites.rows(3)))) if seen.json.get("id") == 2 else None
+
+    with _before(_Old(slow), tmp_path) as (talking, _):
+        _begin(talking)
+        talking.say(request("subscriptions/listen", 3), call(identifier=2))
+        assert talking.close() == 0
+        assert talking.hear()["id"] == 2
+
+
 def test_a_server_that_does_not_let_go_is_not_waited_for(tmp_path: Path) -> None:
     script = _Old()
 

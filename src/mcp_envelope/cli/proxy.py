@@ -17,6 +17,7 @@ from .console import Misuse, Parser
 
 if TYPE_CHECKING:
     from ..front import Front
+    from ..vault.ledger import Call as Noted
     from ..wire.interceptor import Interceptor
 
 _DESCRIPTION: Final = """\
@@ -71,24 +72,54 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
     if not options.url and (options.header_env or options.bearer_env or options.transport):
         raise Misuse("--header-env, --bearer-env and --transport go with --url")
     check(options)
-    if options.url:
-        from ..wire import remote
-
-        return remote.run(options, lambda: _front(options, options.url))
-    from ..wire import stdio
-
-    try:
-        code = stdio.Proxy(command, lambda: _interceptor(options, command[0])).run()
-    except stdio.CannotStart as error:
-        is_quoted = len(command) == 1 and " " in command[0]
-        console.say("error", f"{error}{'; put no quotes around the whole command' if is_quoted else ''}")
-        return _CANNOT_START
+    observed = _Observed()
+    code = _serve(options, command, observed)
+    if options.observe:
+        console.say("note", observed.told())
     if code < 0:
         # Ended by a signal: so does the proxy, for whoever looks at that. Some signals cannot be had otherwise.
         with suppress(OSError, ValueError):
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
+
+
+def _serve(options: argparse.Namespace, command: list[str], observed: _Observed) -> int:
+    """The exit code, or minus the signal that ended the server."""
+    if options.url:
+        from ..wire import remote
+
+        return remote.run(options, lambda: _front(options, options.url, observed))
+    from ..wire import stdio
+
+    try:
+        return stdio.Proxy(command, lambda: _interceptor(options, command[0], observed)).run()
+    except stdio.CannotStart as error:
+        is_quoted = len(command) == 1 and " " in command[0]
+        console.say("error", f"{error}{'; put no quotes around the whole command' if is_quoted else ''}")
+        return _CANNOT_START
+
+
+class _Observed:
+    """What `--observe` saw."""
+
+    def __init__(self) -> None:
+        self._calls = self._cut = self._before = self._after = 0
+        self._unit = "tokens"
+
+    def note(self, call: Noted) -> None:
+        self._calls += 1
+        self._cut += bool(call.cuts)
+        self._before += call.before
+        self._after += call.after
+        self._unit = call.unit
+
+    def told(self) -> str:
+        calls = f"{self._calls:,} call{'' if self._calls == 1 else 's'}"
+        return (
+            f"observed {calls}, {self._cut:,} of them over the budget: "
+            f"{self._before - self._after:,} of {self._before:,} {self._unit} would have been saved"
+        )
 
 
 def check(options: argparse.Namespace) -> None:
@@ -119,13 +150,13 @@ def check(options: argparse.Namespace) -> None:
         files.read(options.config)
 
 
-def _interceptor(options: argparse.Namespace, server: str) -> Interceptor:
+def _interceptor(options: argparse.Namespace, server: str, observed: _Observed) -> Interceptor:
     from ..wire.interceptor import Interceptor
 
-    return Interceptor(_front(options, server), observe=options.observe)
+    return Interceptor(_front(options, server, observed), observe=options.observe)
 
 
-def _front(options: argparse.Namespace, server: str) -> Front:
+def _front(options: argparse.Namespace, server: str, observed: _Observed) -> Front:
     """The settings that apply. A file that merely lies about may not say where results are kept."""
     from ..front import Front
     from ..policy import Settings
@@ -139,12 +170,15 @@ def _front(options: argparse.Namespace, server: str) -> Front:
     vault = options.vault or environ.get(f"{PREFIX}VAULT")
     if vault is None:
         vault = (settings.policy().vault if options.config else None) or _DEFAULT_VAULT
-    return Front(
+    front = Front(
         settings,
         vault="none" if options.observe else vault,
         dialect=options.dialect,
         server=os.path.basename(server)[:200],
     )
+    if options.observe:
+        front.observers.append(observed.note)
+    return front
 
 
 def _dialect(text: str) -> str:

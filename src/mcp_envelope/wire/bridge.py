@@ -2,8 +2,8 @@
 
 Strategy: every line from the client is one message to the server, and all that comes back goes out as lines.
 Requests run side by side; notifications wait for each other, so that their order stays. In the stateless era a
-request is cancelled by hanging up, in the older one by saying so. When the client closes its end, or a signal
-comes, whatever runs is given up and the session is closed.
+request is cancelled by hanging up, in the older one by saying so. When the client closes its end, what it asked for
+gets a moment to be answered; then, or when a signal comes, whatever runs is given up and the session is closed.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _log = logging.getLogger("mcp_envelope")
 _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 # How long a server may take to accept a notification, in seconds: what follows waits for it.
 _PATIENCE: Final = 30.0
+# How long answers are waited for once the client has closed its end.
+_LAST_WORDS: Final = 5.0
 _MOMENT: Final = 0.01
 _MOST_PAGES: Final = 100
 # What a refusal is called. Any other means that the server is not there for us.
@@ -67,6 +69,8 @@ class Bridge:
         self._writer = Writer(sys.stdout.fileno())
         # What runs, and whether it is of the stateless era.
         self._running: dict[Id, tuple[anyio.CancelScope, bool]] = {}
+        # Messages of the server that are on their way to the client.
+        self._delivering = 0
         self._is_modern = False
         self._learning = anyio.Lock()
         self._signal = 0
@@ -91,6 +95,9 @@ class Bridge:
                 )
                 group.start_soon(self._heed_signals)
                 await self._serve()
+                with anyio.move_on_after(_LAST_WORDS):
+                    while self._delivering or self._interceptor.expects_answers:
+                        await anyio.sleep(_MOMENT)
                 group.cancel_scope.cancel()
             await self._link.leave()
 
@@ -175,6 +182,7 @@ class Bridge:
             except Refused as error:
                 await self._refused(data, frame, error)
             except (Lost, Unanswered, sse.TooLong) as error:
+                _log.warning("mcp-envelope: the server did not answer: %s", error)
                 await self._failed(data, *_told(error))
             finally:
                 if key is not None and self._running.get(key) is running:
@@ -234,8 +242,12 @@ class Bridge:
     # -- to the client --------------------------------------------------------------------------------------
 
     async def _deliver(self, data: bytes) -> None:
-        moves = await self._upstream.look(self._seen, data)
-        await self._write(moves.to_client)
+        self._delivering += 1
+        try:
+            moves = await self._upstream.look(self._seen, data)
+            await self._write(moves.to_client)
+        finally:
+            self._delivering -= 1
         for onward in moves.to_server:
             await self._dispatch(onward)
 

@@ -305,6 +305,11 @@ class Interceptor:
         return self._asking.is_crowded
 
     @property
+    def expects_answers(self) -> bool:
+        """Whether the client asked for something that was not answered yet."""
+        return self._requests.are_wanted or bool(self._asking)
+
+    @property
     def holds_requests(self) -> bool:
         """Whether something that the client sent was not sent on yet."""
         return self._asking.holds_requests

@@ -19,6 +19,8 @@ from .frames import Id
 if TYPE_CHECKING:
     from ..front import Call
 
+# A request that lasts as long as the conversation does.
+_ENDLESS: Final = "subscriptions/listen"
 _MOST: Final = 10_000
 _MOST_TASKS: Final = 1000
 
@@ -57,6 +59,13 @@ class Requests:
 
     def __contains__(self, key: Id) -> bool:
         return key in self._waiting
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether somebody still waits for an answer that is to come."""
+        with self._lock:
+            waiting = [pending for each in self._waiting.values() for pending in each]
+        return any(not pending.cancelled and pending.method != _ENDLESS for pending in waiting)
 
     def add(self, key: Id, pending: Pending) -> None:
         with self._lock:
