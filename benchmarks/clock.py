@@ -30,13 +30,22 @@ class Race:
         return min(self._turns[name][:both]) / min(self._turns[other][:both])
 
 
-def race(calls: Mapping[str, Callable[[], Any]], seconds: float, least: int = 3) -> Race:
+Clock = Callable[[], float]
+
+
+def race(
+    calls: Mapping[str, Callable[[], Any]],
+    seconds: float,
+    least: int = 3,
+    clocks: Mapping[str, Clock] | None = None,
+) -> Race:
     """Rounds in which each call has its turn, until each has had its part of the seconds.
 
     A slow call drops out when its part is used up, but not before it had `least` turns, or two if a single
-    one takes longer than all of the seconds.
+    one takes longer than all of the seconds. `clocks` tell the time of a call that is not spent here alone.
     """
-    first = {name: _turn(call, 1) for name, call in calls.items()}
+    clock = {name: (clocks or {}).get(name, process_time) for name in calls}
+    first = {name: _turn(call, 1, clock[name]) for name, call in calls.items()}
     times = {name: max(1, int(_TURN / max(took, 1e-7))) for name, took in first.items()}
     turns = {name: [took] for name, took in first.items()}
     part = seconds / len(calls)
@@ -45,7 +54,7 @@ def race(calls: Mapping[str, Callable[[], Any]], seconds: float, least: int = 3)
         if not running:
             break
         for name in running:
-            turns[name].append(_turn(calls[name], times[name]))
+            turns[name].append(_turn(calls[name], times[name], clock[name]))
     return Race(turns)
 
 
@@ -55,8 +64,8 @@ def _goes_on(turns: list[float], times: int, part: float, least: int, seconds: f
     return sum(turns) * times < part
 
 
-def _turn(call: Callable[[], Any], times: int) -> float:
-    start = process_time()
+def _turn(call: Callable[[], Any], times: int, clock: Clock) -> float:
+    start = clock()
     for _ in range(times):
         call()
-    return (process_time() - start) / times
+    return (clock() - start) / times

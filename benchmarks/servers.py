@@ -1,23 +1,26 @@
 """What the one line costs inside a server: calls of a real client, with and without it, taking turns.
 
 A call is everything: the client's request, the library's work on both sides, the tool, and the client's
-validation of what comes back. In memory that is the least that a call can cost; over HTTP on the loopback it is
-about what people pay. The vault and the ledger are files in a temporary folder, as in real use.
+validation of what comes back. In memory that is the least that a call can cost; over HTTP on the loopback, with
+the server in a process of its own, it is about what people pay. The vault and the ledger are files in a temporary
+folder, as in real use.
 """
 
 import asyncio
 import logging
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
 from threading import Thread
-from time import sleep
+from time import process_time, sleep
 from typing import Any
 
-from benchmarks.clock import Race, race
+from benchmarks.clock import Clock, Race, race
 from benchmarks.engines import module
 from benchmarks.report import Table, progress
 from benchmarks.samples import orders
@@ -50,8 +53,11 @@ def _table(library: str, size: str, seconds: float) -> Table:
         note="Processor time of both ends: the median of five races, in each the best of the rounds.\n"
         "An async tool that returns a typed dictionary.",
     )
-    with tempfile.TemporaryDirectory() as folder, _connected(library, SIZES[size], Path(folder)) as calls:
-        races = [race(calls, seconds / RACES, least=3) for _ in range(RACES)]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _connected(library, SIZES[size], Path(folder)) as (calls, clocks),
+    ):
+        races = [race(calls, seconds / RACES, 3, clocks) for _ in range(RACES)]
     for name in calls:
         best = median(each.best(name) for each in races)
         added = 1e6 * (best - median(each.best(BARE) for each in races)) if name != BARE else None
@@ -68,17 +74,17 @@ def _ratio(races: list[Race], name: str) -> float:
 
 
 @contextmanager
-def _connected(library: str, count: int, folder: Path) -> Iterator[dict[str, Callable[[], Any]]]:
-    """A call for each server, on one event loop that runs only while a call does."""
+def _connected(
+    library: str, count: int, folder: Path
+) -> Iterator[tuple[dict[str, Callable[[], Any]], dict[str, Clock]]]:
+    """A call for each server, on one event loop that runs only while a call does; and what tells its time."""
     for noisy in ("fastmcp", "mcp"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     loop = asyncio.new_event_loop()
-    made = _servers(library, count, folder)
     ends: list[asyncio.Event] = []
     keepers: list[asyncio.Task[None]] = []
     calls: dict[str, Callable[[], Any]] = {}
-
-    http: list[Any] = []
+    clocks: dict[str, Clock] = {}
 
     async def keep(server: Any, ready: asyncio.Future[Any], end: asyncio.Event) -> None:
         # Whoever opens a connection has to close it, so a task of its own holds it.
@@ -87,69 +93,112 @@ def _connected(library: str, count: int, folder: Path) -> Iterator[dict[str, Cal
             ready.set_result(call)
             await end.wait()
 
+    with ExitStack() as stack:
+        made: dict[str, Any]
+        if library == HTTP:
+            apart = {name: stack.enter_context(_apart(name, count, folder)) for name in (BARE, LINE, LIMITER)}
+            made = {name: server.url for name, server in apart.items()}
+            clocks = {name: server.time for name, server in apart.items()}
+        else:
+            made = {name: _server(name, library, count, folder) for name in _ways(library)}
+        try:
+            for name, server in made.items():
+                ready, end = loop.create_future(), asyncio.Event()
+                ends.append(end)
+                keepers.append(loop.create_task(keep(server, ready, end)))
+                call = loop.run_until_complete(ready)
+                calls[name] = partial(_run, loop, call)
+            yield calls, clocks
+        finally:
+            for end in ends:
+                end.set()
+            loop.run_until_complete(asyncio.gather(*keepers))
+            loop.close()
+
+
+class _Apart:
+    """A server in a process of its own. It says where it listens and, asked, how long it worked."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.url = f"http://127.0.0.1:{int(self._heard())}/mcp"
+
+    def _heard(self) -> float:
+        assert self._process.stdout is not None
+        return float(self._process.stdout.readline())
+
+    def time(self) -> float:
+        """Processor time of both ends."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("?\n")
+        self._process.stdin.flush()
+        return self._heard() + process_time()
+
+
+@contextmanager
+def _apart(name: str, count: int, folder: Path) -> Iterator[_Apart]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.servers", name, str(count), str(folder)],
+        cwd=Path(__file__).resolve().parent.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
-        for name, server in made.items():
-            if library == HTTP:
-                server, running = _over_http(server)
-                http.append(running)
-            ready, end = loop.create_future(), asyncio.Event()
-            ends.append(end)
-            keepers.append(loop.create_task(keep(server, ready, end)))
-            call = loop.run_until_complete(ready)
-            calls[name] = partial(_run, loop, call)
-        yield calls
+        yield _Apart(process)
     finally:
-        for end in ends:
-            end.set()
-        loop.run_until_complete(asyncio.gather(*keepers))
-        loop.close()
-        for running in http:
-            running.should_exit = True
+        # It ends with its input.
+        process.communicate()
 
 
-def _over_http(server: Any) -> tuple[str, Any]:
-    """The address of a server that runs in a thread of its own, and what ends it."""
+def _serve(name: str, count: int, folder: Path) -> None:
     uvicorn = module("uvicorn")
-    settings = uvicorn.Config(server.http_app(), port=0, log_level="critical", timeout_graceful_shutdown=1)
-    running = uvicorn.Server(settings)
-    Thread(target=running.run, daemon=True).start()
-    while not running.started:
+    app = _server(name, HTTP, count, folder).http_app()
+    serving = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1))
+    running = Thread(target=serving.run)
+    running.start()
+    while not serving.started:
         sleep(0.01)
-    port = running.servers[0].sockets[0].getsockname()[1]
-    return f"http://127.0.0.1:{port}/mcp", running
+    print(serving.servers[0].sockets[0].getsockname()[1], flush=True)
+    for _ in sys.stdin:
+        print(process_time(), flush=True)
+    serving.should_exit = True
+    running.join()
 
 
 def _run(loop: asyncio.AbstractEventLoop, call: Callable[[], Any]) -> Any:
     return loop.run_until_complete(call())
 
 
-def _servers(library: str, count: int, folder: Path) -> dict[str, Any]:
+def _ways(library: str) -> tuple[str, ...]:
+    return (BARE, LINE) if library == "MCPServer" else (BARE, LINE, LIMITER)
+
+
+def _server(name: str, library: str, count: int, folder: Path) -> Any:
     from mcp_envelope.vault.ledger import Ledger
 
-    options: dict[str, Any] = {"vault": str(folder / "vault.db"), "ledger": Ledger(folder / "ledger.db")}
     value = orders(count)
 
     async def list_orders() -> dict[str, Any]:
         return value  # type: ignore[no-any-return]
 
-    def fresh() -> Any:
-        if library != "MCPServer":
-            server = module("fastmcp").FastMCP("bench")
-            server.tool(list_orders)
-        else:
-            server = module("mcp.server.mcpserver").MCPServer("bench")
-            server.add_tool(list_orders)
-        return server
-
-    made = {BARE: fresh(), LINE: fresh()}
-    if library != "MCPServer":
-        made[LINE].add_middleware(module("mcp_envelope.servers.fastmcp").EnvelopeMiddleware(**options))
-        made[LIMITER] = fresh()
-        limiting = module("fastmcp.server.middleware.response_limiting")
-        made[LIMITER].add_middleware(limiting.ResponseLimitingMiddleware(max_size=LIMIT))
+    if library == "MCPServer":
+        server = module("mcp.server.mcpserver").MCPServer("bench")
+        server.add_tool(list_orders)
     else:
-        module("mcp_envelope.servers.sdk").envelope(made[LINE], **options)
-    return made
+        server = module("fastmcp").FastMCP("bench")
+        server.tool(list_orders)
+    if name == LIMITER:
+        limiting = module("fastmcp.server.middleware.response_limiting")
+        server.add_middleware(limiting.ResponseLimitingMiddleware(max_size=LIMIT))
+    if name != LINE:
+        return server
+    options: dict[str, Any] = {"vault": str(folder / "vault.db"), "ledger": Ledger(folder / "ledger.db")}
+    if library == "MCPServer":
+        module("mcp_envelope.servers.sdk").envelope(server, **options)
+    else:
+        server.add_middleware(module("mcp_envelope.servers.fastmcp").EnvelopeMiddleware(**options))
+    return server
 
 
 @asynccontextmanager
@@ -160,3 +209,8 @@ async def _client(library: str, server: Any) -> AsyncIterator[Callable[[], Any]]
     else:
         async with module("mcp").Client(server, mode="2026-07-28") as client:
             yield lambda: client.call_tool("list_orders", {})
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    _serve(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
