@@ -25,6 +25,9 @@ _ESCAPE: Final = re.compile(
     re.DOTALL,
 )
 
+# Strings, which are passed over, and (group 1) numbers that JSON does not have.
+_NO_NUMBER: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|(-?\b(?:NaN|Infinity)\b)', re.DOTALL)
+
 
 class JSONError(ValueError):
     """The bytes are not JSON. Says where, so that a person can go there."""
@@ -63,6 +66,13 @@ def mend_surrogates(buffer: bytes) -> tuple[bytes, int]:
         return rb"\ufffd"
 
     return _ESCAPE.sub(mend, buffer), count
+
+
+def mend_numbers(buffer: bytes) -> bytes:
+    """Replace what Python writes and JSON does not have (NaN, infinities) by null."""
+    if b"NaN" not in buffer and b"Infinity" not in buffer:
+        return buffer
+    return _NO_NUMBER.sub(lambda match: match[0] if match[1] is None else b"null", buffer)
 
 
 def compact_slowly(buffer: bytes) -> bytes:

@@ -391,3 +391,91 @@ def test_observing_changes_nothing_and_counts(tmp_path: Path) -> None:
     assert total.cut == 2
     assert total.tokens_saved > 20_000
     ledger.close()
+
+
+# -- frames that are not quite as they should be -------------------------------------------------------------
+
+LONG = {"content": [{"type": "text", "text": "a line of words\n" * 3000}]}
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        b'{"jsonrpc":"2.0","id":7,"result":%b,"error":null}',
+        b'{"jsonrpc":"2.0","id":7,"error":null,"result":%b}',
+        b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"x"},"result":%b}',
+        b'{"jsonrpc":"2.0","id":7,"result":%b,"mean":NaN}',
+        b'{"jsonrpc":"2.0","id":7,"result":%b,"least":-Infinity,"text":"a \\" NaN"}',
+        b'[{"jsonrpc":"2.0","id":7,"result":%b,"mean":NaN}]',
+    ],
+)
+def test_nothing_goes_past_the_budget(talk: Talk, spelled: bytes) -> None:
+    talk.send(call(7, "log"))
+    [shown], _ = talk.reply(spelled % json.dumps(LONG).encode())
+    assert len(shown) < 4 * talk.tokens + 600
+
+
+def test_numbers_that_json_does_not_have_become_null_only_where_something_is_cut(talk: Talk) -> None:
+    small = b'{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":{"mean":NaN}}}'
+    talk.listed({"name": "mean", "inputSchema": {}})
+    talk.send(call(7, "mean"))
+    assert talk.reply(small) == ([small], [])
+    talk.send(call(8, "mean"))
+    many = b",".join([b"-Infinity"] * 5000)
+    large = b'{"id":8,"result":{"content":[],"structuredContent":{"means":[NaN,%b],"say":"NaN"}}}' % many
+    [shown], _ = talk.reply(large)
+    means = json.loads(shown)["result"]["structuredContent"]
+    assert set(means["means"]) == {None}
+    assert means["say"] == "NaN"
+
+
+def test_a_list_with_numbers_that_json_does_not_have_is_rewritten(talk: Talk) -> None:
+    talk.send(request(1, "tools/list"))
+    [shown], _ = talk.reply(
+        b'{"id":1,"result":{"tools":[{"name":"a","inputSchema":{"properties":{"most":{"default":Infinity}}}}]}}'
+    )
+    assert [tool["name"] for tool in json.loads(shown)["result"]["tools"]] == ["a", "envelope_read"]
+
+
+def test_a_call_with_numbers_that_json_does_not_have_is_a_call(talk: Talk) -> None:
+    asked = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"log","arguments":{"x":NaN}}}'
+    assert talk.send(asked) == ([], [asked])
+    [shown], _ = talk.reply(result(7, **LONG))
+    assert len(shown) < 4 * talk.tokens + 600
+
+
+def test_secrets_in_a_json_rpc_error_are_masked(talk: Talk) -> None:
+    token = "ghp_" + "a1" * 18
+    talk.send(call(7, "log"))
+    [shown], _ = talk.reply(frame({"id": 7, "error": {"code": 1, "message": f"denied for {token}"}}))
+    assert json.loads(shown)["error"] == {"code": 1, "message": "denied for [redacted:github_token]"}
+
+
+def test_our_tool_is_listed_once_if_the_server_has_it_on_a_later_page(talk: Talk) -> None:
+    talk.send(request(1, "tools/list"))
+    [first], _ = talk.reply(result(1, tools=[{"name": "a", "inputSchema": {}}], nextCursor="x"))
+    talk.send(request(2, "tools/list", cursor="x"))
+    later = [{"name": "b", "inputSchema": {}}, {"name": "envelope_read", "inputSchema": {}}]
+    [second], _ = talk.reply(result(2, tools=later))
+    names = [tool["name"] for page in (first, second) for tool in json.loads(page)["result"]["tools"]]
+    assert sorted(names) == ["a", "b", "envelope_read"]
+    # It is the server's, which knows its own handles.
+    asked = call(3, "envelope_read", {"handle": "x"})
+    assert talk.send(asked) == ([], [asked])
+
+
+def test_an_empty_cursor_is_a_cursor(talk: Talk) -> None:
+    talk.send(request(1, "tools/list"))
+    talk.reply(result(1, tools=[{"name": "a", "inputSchema": {}}], nextCursor=""))
+    talk.send(call(2, "b"))
+    shown, asked = talk.reply(result(2, content=[], structuredContent=[1]))
+    assert not shown
+    assert json.loads(asked[0])["method"] == "tools/list"
+
+
+def test_the_structure_of_a_failure_is_not_left_where_another_was_promised(talk: Talk) -> None:
+    talk.listed({"name": "five", "inputSchema": {}, "outputSchema": {"type": "integer"}})
+    failed = talk.called("five", {"content": [], "structuredContent": 5, "isError": True})
+    assert failed["isError"] is True
+    assert "structuredContent" not in failed
+    assert "5" in failed["content"][0]["text"]

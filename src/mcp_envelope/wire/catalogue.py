@@ -49,8 +49,9 @@ class Catalogue:
         # Whether a page of a list was seen, and whether every page was.
         self.seen = False
         self.complete = False
-        # Whether the server has an envelope of its own.
+        # Whether the server has an envelope of its own, and whether a client was told of ours meanwhile.
         self.enveloped = False
+        self._is_told = False
         # Arguments that a tool wants to see in headers, too, over HTTP.
         self._mirrored: dict[str, dict[tuple[str, ...], str]] = {}
 
@@ -65,10 +66,11 @@ class Catalogue:
             return NOTHING
         return Listed(Published(schema=Schema.of(False)), False)
 
-    def learn(self, result: Raw, first: bool = True) -> bytes | None:
+    def learn(self, result: Raw, first: bool = True, told: bool = False) -> bytes | None:
         """A page of a list as clients should see it; None if it should stay as it is.
 
-        Our own tool goes to the end of the first page: there is exactly one of it, whatever cursors mean.
+        Our own tool goes to the end of the first page: there is exactly one of it, whatever cursors mean. `told`
+        says that a client gets to see the page.
         """
         try:
             page = _LIST.decode(result)
@@ -80,14 +82,23 @@ class Catalogue:
             self.enveloped = True
         if self.enveloped:
             self.complete = True
-            return None
+            if first or not told or not self._is_told:
+                return None
+            # The client has our entry for it already.
+            others = [
+                raw
+                for raw, entry in zip(page.tools, entries, strict=True)
+                if entry is None or entry.name != READ_TOOL
+            ]
+            return replaced(result, {"tools": b"[%b]" % b",".join(others)})
         tools: list[Buffer] = [
             raw if entry is None else self._rewritten(raw, entry)
             for raw, entry in zip(page.tools, entries, strict=True)
         ]
-        if not page.next_cursor:
+        if page.next_cursor is None:
             self.complete = True
         if first:
+            self._is_told = self._is_told or told
             tools.append(encode(self._front.read_tool()))
         return replaced(result, {"tools": b"[%b]" % b",".join(tools)})
 

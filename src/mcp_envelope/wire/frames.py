@@ -2,8 +2,8 @@
 
 Strategy: one pass of msgspec gives the members of a message as slices of the frame. A frame that has to change
 is put together again from its own members, in their order, with only what changed replaced. What msgspec cannot
-take (half a surrogate pair, thousands of levels) is read by slower means, because a frame that nobody could read
-would go past every budget.
+take (half a surrogate pair, NaN, thousands of levels) is read by slower means, because a frame that nobody could
+read would go past every budget.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from ..faults import STRING, WHITESPACE, mend_surrogates
+from ..faults import STRING, WHITESPACE, mend_numbers, mend_surrogates
 from ..jsontree import Buffer, Node, encode
 
 Id = tuple[str, Any]
@@ -120,15 +120,27 @@ def read(data: bytes) -> Frame | None:
         return _read_slowly(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _read_loosely(data)
-    return Frame(outline.id, outline.method, outline.params, outline.result, outline.error, data)
+    return Frame(outline.id, outline.method, outline.params, outline.result, _told(outline.error), data)
+
+
+def _told(error: Raw | UnsetType) -> Raw | UnsetType:
+    """An error that is null is none; some servers say so with every answer."""
+    is_null = not isinstance(error, UnsetType) and len(error) == 4 and bytes(error) == b"null"
+    return UNSET if is_null else error
+
+
+def _mended(data: bytes) -> bytes:
+    """What Python's own parser takes, as JSON has it."""
+    if b"\\u" in data:
+        data, _ = mend_surrogates(data)
+    return mend_numbers(data)
 
 
 def _read_loosely(data: bytes) -> Frame | None:
-    """What is wrong may be half a surrogate pair, or a method that is no text: neither hides the rest."""
+    """What is wrong may be half a surrogate pair, NaN, or a method that is no text: none hides the rest."""
     if data.lstrip(WHITESPACE)[:1] != b"{":
         return None
-    if b"\\u" in data:
-        data, _ = mend_surrogates(data)
+    data = _mended(data)
     try:
         outline = _READ_LOOSELY.decode(data)
     except RecursionError:
@@ -141,7 +153,7 @@ def _read_loosely(data: bytes) -> Frame | None:
             method = msgspec.json.decode(outline.method, type=str)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             method = UNSET
-    return Frame(outline.id, method, outline.params, outline.result, outline.error, data)
+    return Frame(outline.id, method, outline.params, outline.result, _told(outline.error), data)
 
 
 def read_batch(data: bytes) -> list[bytes] | None:
@@ -149,9 +161,19 @@ def read_batch(data: bytes) -> list[bytes] | None:
     if data.lstrip(WHITESPACE)[:1] != b"[":
         return None
     try:
-        return [bytes(part) for part in _BATCH.decode(data)]
+        return _parts(data)
+    except msgspec.MsgspecError:
+        pass
+    except (UnicodeDecodeError, RecursionError):
+        return None
+    try:
+        return _parts(_mended(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _parts(batch: bytes) -> list[bytes]:
+    return [bytes(part) for part in _BATCH.decode(batch)]
 
 
 def _read_slowly(data: bytes) -> Frame | None:
@@ -180,7 +202,7 @@ def _read_slowly(data: bytes) -> Frame | None:
         return None
     frame = Frame(data=data)
     for name in ("id", "params", "result", "error"):
-        if members.get(name):
+        if members.get(name) and (name, members[name]) != ("error", b"null"):
             setattr(frame, name, Raw(members[name]))
     if members.get("method", b"")[:1] == b'"':
         frame.method = _text(members["method"]) or UNSET

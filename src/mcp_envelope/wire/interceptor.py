@@ -241,7 +241,7 @@ class Interceptor:
     def _listed(self, frame: Frame, data: bytes, pending: Pending) -> bytes:
         if isinstance(frame.result, UnsetType):
             return data
-        shown = self.catalogue.learn(frame.result, pending.first)
+        shown = self.catalogue.learn(frame.result, pending.first, told=not self._observe)
         return data if shown is None or self._observe else results.with_result(frame, shown)
 
     def _answered(self, frame: Frame, data: bytes, pending: Pending, asked: bool = False) -> Moves:
@@ -268,7 +268,11 @@ class Interceptor:
             listed = self.catalogue.uncertain()
         call = msgspec.structs.replace(call, published=(listed or NOTHING).published)
         call = results.sharing(call, answer)
-        if self._front.fits(call, answer.content, answer.structured, answer.size, answer.is_error):
+        # Some clients hold the structure of a failure to what they were told of successes.
+        misleads = answer.is_error and answer.structured is not None and call.published.wrap
+        if not misleads and self._front.fits(
+            call, answer.content, answer.structured, answer.size, answer.is_error
+        ):
             return Moves([data], [])
         mended = results.sendable(frame)
         if mended is not frame:
@@ -279,7 +283,8 @@ class Interceptor:
             self._front.seal(payload, call, is_error=is_error, vault=None)
             return Moves([data], [])
         sealed = self._front.seal(payload, call, is_error=is_error)
-        if sealed.untouched and not (call.published.wrap and typed) and results.is_within(call, answer):
+        wraps = call.published.wrap and answer.structured is not None
+        if sealed.untouched and not wraps and results.is_within(call, answer):
             return Moves([data], [])
         result = results.with_lanes(sealed, answer)
         if pending.method == "tasks/get":

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from ..blocks import text_block
-from ..budget import MIN_BYTES, MIN_TOKENS
+from ..budget import MIN_BYTES, MIN_TOKENS, Budget
 from ..faults import JSONError, check_utf8
 from ..front import Call, payload_of
 from ..job import most_bytes
@@ -198,28 +198,46 @@ def cut_error(frame: Frame, data: bytes, call: Call, front: Front) -> bytes:
     budget = call.policy.budget
     assert not isinstance(frame.error, UnsetType)
     whole = bytes(frame.error)
-    if budget is None or len(whole) <= budget.limit or budget.meter.count(whole) <= budget.limit:
+    shown = front.masked(call.policy, whole)
+    if budget is not None and len(shown) > budget.limit and budget.meter.count(shown) > budget.limit:
+        shown = _cut(shown, call, budget, front)
+    # Some servers send a result beside the error. No client looks at it, but all have to read it.
+    if shown == whole and isinstance(frame.result, UnsetType):
         return data
     try:
-        error = msgspec.json.decode(whole, type=_Error)
-    except _OPAQUE:
-        error = _Error(message=whole.decode("utf-8", "replace"))
+        return frames.replaced(frame.data, {"error": shown, "result": None})
+    except (TooDeep, *_OPAQUE):
+        identifier = frames.NULL if isinstance(frame.id, UnsetType) else frame.id
+        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(identifier), shown)
+
+
+def _cut(whole: bytes, call: Call, budget: Budget, front: Front) -> bytes:
     way = "The rest was not kept."
     keeping = front.keeping(call.owner)
     if keeping is not None:
         handle, _ = keeping.promise()
-        if keeping.keep(handle, Payload(text=whole.decode("utf-8", "replace").encode()), call.tool) is None:
+        if keeping.keep(handle, Payload(text=_utf8(whole)), call.tool) is None:
             way = f'Read on: envelope_read(handle="{handle}").'
+    try:
+        error = msgspec.json.decode(whole, type=_Error)
+    except _OPAQUE:
+        error = _Error(message=whole.decode("utf-8", "replace"))
+    code, message = error.code, error.message.encode()
+    del whole, error
     room = budget.limit if budget.unit == "bytes" else 4 * budget.limit
     while True:
-        fitted = fit_text(error.message.encode(), room, "both")
+        fitted = fit_text(message, room, "both")
         words = "" if fitted is None else fitted.text.decode()
-        shown = encode({"code": error.code, "message": f"{words} [cut to fit] {way}"})
+        shown = encode({"code": code, "message": f"{words} [cut to fit] {way}"})
         if budget.meter.count(shown) <= budget.limit or room < 16:
-            break
+            return shown
         room = room * 3 // 4
+
+
+def _utf8(text: bytes) -> bytes:
+    """Text that can be read back; that of a large frame is not copied without need."""
     try:
-        return frames.replaced(frame.data, {"error": shown})
-    except (TooDeep, *_OPAQUE):
-        identifier = frames.NULL if isinstance(frame.id, UnsetType) else frame.id
-        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(identifier), shown)
+        check_utf8(text)
+    except JSONError:
+        return text.decode("utf-8", "replace").encode()
+    return text
