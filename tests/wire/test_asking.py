@@ -227,3 +227,17 @@ def test_a_mistake_of_ours_loses_no_frame(talk: Talk, monkeypatch: pytest.Monkey
     monkeypatch.setattr(talk.front, "policy", broken)
     sent = call(2, "t")
     assert talk.send(sent) == ([], [sent])
+
+
+def test_a_server_that_does_not_answer_our_question(talk: Talk) -> None:
+    """Whoever waits goes on after a while, and nobody waits again."""
+    talk.send(call(1, "t"))
+    question = only(talk.reply(result(1, content=[], structuredContent={"a": 1})), 1)
+    assert talk.wire.unanswered(question.replace(b'-1"', b'-0"')) == ([], [])
+    assert json.loads(only(talk.wire.unanswered(question), 0))["id"] == 1
+    assert talk.wire.unanswered(question) == ([], [])
+    talk.send(call(2, "t"))
+    shown = only(talk.reply(result(2, content=[], structuredContent={"a": 1})), 0)
+    assert json.loads(shown)["result"]["structuredContent"] == {"a": 1}
+    # It may come late.
+    assert talk.reply(frame({"id": asked(question)["id"], "result": {"tools": []}})) == ([], [])

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import pytest
 
 from mcp_envelope.wire.stdio import Writer, lines_and_ends
 
-from .harness import OBLIGING, PATIENCE, call, count, obliging, proxied, request, started
+from .harness import OBLIGING, PATIENCE, call, count, environment, obliging, proxied, request, started
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into /proc")
 
@@ -150,6 +151,82 @@ def test_nothing_is_left_behind_when_the_proxy_is_killed(tmp_path: Path, group: 
             proxy.process.kill()
         proxy.wait()
         assert until(lambda: not any(map(lives, family)), 10)
+
+
+def test_a_server_that_dies_is_gone_whoever_holds_its_output(tmp_path: Path) -> None:
+    """Its child has the other end of the pipe, and says nothing."""
+    server = (
+        "import os, subprocess, sys\n"
+        "sys.stdin.readline()\n"
+        "sleeps = [sys.executable, '-c', 'import time; time.sleep(120)']\n"
+        "child = subprocess.Popen(sleeps, stdin=subprocess.DEVNULL)\n"
+        'print(\'{"jsonrpc":"2.0","method":"%d"}\' % child.pid, flush=True)\n'
+        "os._exit(5)\n"
+    )
+    with started(proxied(sys.executable, "-c", server), tmp_path) as proxy:
+        proxy.say(call(1, "t"))
+        child = int(json.loads(proxy.hear())["method"])
+        try:
+            assert "UPSTREAM_DIED" in proxy.hear().decode()
+            assert proxy.wait() == 5
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("ends", ["by the signal", "by itself"])
+def test_a_signal_while_the_client_does_not_read(tmp_path: Path, ends: str) -> None:
+    heeds = "signal.signal(signal.SIGTERM, lambda *_: os._exit(4))" if ends == "by itself" else ""
+    server = f'import os, signal, sys\n{heeds}\nwhile True: os.write(1, b\'{{"method":"x"}}\\n\' * 999)'
+    with started(proxied(sys.executable, "-c", server), tmp_path, reading=False) as proxy:
+        assert proxy.process.stdout is not None
+        assert proxy.process.stdout.readline()
+        # Until all pipes are full.
+        time.sleep(0.5)
+        proxy.process.send_signal(signal.SIGTERM)
+        assert proxy.wait() == (4 if ends == "by itself" else -signal.SIGTERM)
+
+
+def test_a_server_that_never_lists_its_tools(tmp_path: Path) -> None:
+    server = (
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    asked = json.loads(line)\n"
+        "    if asked.get('method') == 'tools/call':\n"
+        "        result = {'content': [], 'structuredContent': {'a': 1}}\n"
+        "        print(json.dumps({'jsonrpc': '2.0', 'id': asked['id'], 'result': result}), flush=True)\n"
+    )
+    impatient = (
+        "import sys\n"
+        "from mcp_envelope.cli.main import main\n"
+        "from mcp_envelope.wire import stdio\n"
+        "stdio._PATIENCE_FOR_LISTS = 0.5\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    with started(
+        [sys.executable, "-c", impatient, "proxy", "--", sys.executable, "-c", server], tmp_path
+    ) as proxy:
+        for number in range(3):
+            assert proxy.ask(call(number, "t"))["result"]["structuredContent"] == {"a": 1}
+
+
+def test_what_else_the_client_hands_over_reaches_the_server(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    server = f"import os; os.write({writing}, b'here')"
+    command = proxied(sys.executable, "-c", server)
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        env=environment(tmp_path),
+        pass_fds=[writing],
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert done.returncode == 0
+    assert os.read(reading, 100) == b"here"
+    # Nobody is left who could say more.
+    assert os.read(reading, 100) == b""
+    os.close(reading)
 
 
 # -- large frames, and sides that do not read ---------------------------------------------------------------

@@ -51,6 +51,8 @@ class Asking:
         self._pages = 0
         self._cursor: str | None = None
         self._meta: bytes | None = None
+        # Whether the server leaves such questions unanswered.
+        self._is_futile = False
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -67,11 +69,13 @@ class Asking:
     def wait(self, waiting: Waiting, meta: bytes | None) -> Moves:
         """Do something once the tools are known; the list is asked for unless one is under way."""
         with self._lock:
-            self._waiting.append(waiting)
-            if len(self._waiting) > 1:
-                return Moves([], [])
-            self._meta, self._pages = meta, 0
-            return Moves([], [self._request(None)])
+            if not self._is_futile:
+                self._waiting.append(waiting)
+                if len(self._waiting) > 1:
+                    return Moves([], [])
+                self._meta, self._pages = meta, 0
+                return Moves([], [self._request(None)])
+        return waiting.then()
 
     def forget(self, key: Id) -> bool:
         """The client cancelled a request; True if it had not been sent on yet."""
@@ -103,6 +107,14 @@ class Asking:
         elif b"-32601" in bytes(_raw(frame.error)):
             # A server that knows no lists promises nothing.
             self._catalogue.complete = True
+        return self.finish()
+
+    def unanswered(self, request: bytes) -> Moves:
+        """A question of ours waited long enough. If it still does, nobody waits on, and it is not asked again."""
+        with self._lock:
+            if not self._waiting or f'"{self._prefix}{self._asked}"'.encode() not in request[:200]:
+                return Moves([], [])
+            self._is_futile = True
         return self.finish()
 
     def finish(self) -> Moves:

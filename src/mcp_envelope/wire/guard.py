@@ -63,6 +63,9 @@ def _stand_guard(listening: int) -> None:
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+        # Whatever was handed to the server is not ours to hold on to.
+        os.closerange(3, listening)
+        os.closerange(listening + 1, os.sysconf("SC_OPEN_MAX"))
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nowhere, descriptor)

@@ -323,6 +323,10 @@ class Interceptor:
         """Whether a frame is a request of our own."""
         return self._asking.is_request(frame)
 
+    def unanswered(self, request: bytes) -> Moves:
+        """A request of our own waited long enough for its answer."""
+        return self._asking.unanswered(request)
+
     def awaits(self, key: Id) -> bool:
         """Whether a request is not answered yet."""
         return key in self._requests

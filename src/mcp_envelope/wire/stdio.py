@@ -4,8 +4,8 @@ Strategy: two threads, one for each direction, that read whole lines and write t
 back-pressure: nobody reads faster than the other side takes. Only what the proxy itself has to tell the server
 is written beside, because whoever reads a server's answers must never wait for that server to read; and what the
 proxy reads in the vault is read beside, because it may last and others wait behind it. The server has a process
-group of its own; signals go on to it, its standard error is the proxy's own, and its end is the proxy's end, code
-and all. If the proxy is killed, a guard ends the group.
+group of its own; signals go on to it (`signals.py`), its standard error is the proxy's own, and its end is the
+proxy's end, code and all. If the proxy is killed, a guard ends the group.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from .beside import Beside
 from .guard import Guard, signal_group
 from .opening import Opening
+from .signals import Signals, until_ended
 
 if TYPE_CHECKING:
     # Loaded while the server starts, not before.
@@ -37,11 +38,12 @@ _SMALL: Final = 1 << 16
 _PIPE: Final = 1 << 20
 # How long a server may take to end after its input was closed, once the client is gone, in seconds.
 _PATIENCE: Final = 5.0
+# How long the answer to a question of our own is waited for.
+_PATIENCE_FOR_LISTS: Final = 10.0
 # No reading takes longer, in seconds; the slowest have limits of their own that are below.
 _LONGEST: Final = 15.0
 _MOMENT: Final = 0.01
 _LAST_WORD: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
-_PASSED_ON: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 
 
 class CannotStart(Exception):
@@ -53,10 +55,12 @@ def lines(descriptor: int) -> Iterator[bytes]:
     return (line for line, _ in lines_and_ends(descriptor))
 
 
-def lines_and_ends(descriptor: int) -> Iterator[tuple[bytes, bytes]]:
+def lines_and_ends(
+    descriptor: int, read: Callable[[int, int], bytes] = os.read
+) -> Iterator[tuple[bytes, bytes]]:
     """Whole lines, however long they are, and their ends: the last one may have none."""
     whole: io.BytesIO | None = None
-    while chunk := os.read(descriptor, _CHUNK):
+    while chunk := read(descriptor, _CHUNK):
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             if whole is None:
@@ -145,12 +149,15 @@ class Proxy:
     def run(self) -> int:
         """Serve until the server ends; its exit code, or minus the signal that ended it."""
         guard = Guard()
+        signals = Signals()
         try:
             process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
+                # Whatever else the client hands to the server.
+                close_fds=False,
                 process_group=0 if os.name == "posix" else None,
             )
         except (OSError, ValueError) as error:
@@ -158,7 +165,7 @@ class Proxy:
             reason = getattr(error, "strerror", None) or str(error)
             raise CannotStart(f"cannot start {self._command[0]!r}: {reason}") from None
         guard.watch(process.pid)
-        _pass_signals_on(process.pid)
+        signals.go_to(process)
         assert process.stdin is not None
         assert process.stdout is not None
         incoming = os.dup(process.stdout.fileno())
@@ -175,12 +182,9 @@ class Proxy:
             server.write(moves.to_server)
 
         beside = Beside(send)
-        turn = threading.Lock()
-        reader = threading.Thread(
-            target=_from_client, args=(opening, client, server, turn, beside), daemon=True
-        )
-        reader.start()
-        _from_server(opening, incoming, client, server, turn)
+        conversation = _Conversation(opening, client, server, beside)
+        threading.Thread(target=conversation.from_client, daemon=True).start()
+        conversation.from_server(incoming, until_ended(process))
         interceptor = opening.result()
         if client.broken:
             _end(process, server)
@@ -193,63 +197,84 @@ class Proxy:
         return code
 
 
-def _from_client(
-    opening: Opening, client: Writer, server: Writer, turn: threading.Lock, beside: Beside
-) -> None:
-    interceptor: Interceptor | None = None
-    later: list[Work] = []
-    with suppress(OSError):
-        for line, end in lines_and_ends(sys.stdin.fileno()):
-            if interceptor is None:
-                greets = opening.greets(line)
-                if greets:
-                    server.write([line], end)
-                interceptor = opening.end()
+class _Conversation:
+    """The two directions, each in a thread of its own."""
+
+    def __init__(self, opening: Opening, client: Writer, server: Writer, beside: Beside) -> None:
+        self._opening = opening
+        self._client = client
+        self._server = server
+        self._beside = beside
+        # Held from the moment when an answer sets requests free until they are about to be written.
+        self._turn = threading.Lock()
+
+    def from_client(self) -> None:
+        opening, client, server = self._opening, self._client, self._server
+        interceptor: Interceptor | None = None
+        later: list[Work] = []
+        with suppress(OSError):
+            for line, end in lines_and_ends(sys.stdin.fileno()):
                 if interceptor is None:
-                    return
-                if greets:
-                    continue
-            to_client, to_server = interceptor.from_client(line, later=later)
-            del line
-            client.write(to_client)
-            server.write(to_server, end)
-            del to_client, to_server
-            while later:
-                beside.take(later.pop(0))
-            while interceptor.is_crowded and not server.broken:
-                time.sleep(_MOMENT)
-    # What is read may have to ask the server something.
-    beside.wait(_LONGEST)
-    # What still waits for a list is sent before the server hears that this was all.
-    until = time.monotonic() + _PATIENCE
-    while interceptor and _holds(interceptor, turn) and time.monotonic() < until and not server.broken:
-        time.sleep(_MOMENT)
-    server.close()
+                    greets = opening.greets(line)
+                    if greets:
+                        server.write([line], end)
+                    interceptor = opening.end()
+                    if interceptor is None:
+                        return
+                    if greets:
+                        continue
+                to_client, to_server = interceptor.from_client(line, later=later)
+                del line
+                client.write(to_client)
+                self._watch(interceptor, to_server)
+                server.write(to_server, end)
+                del to_client, to_server
+                while later:
+                    self._beside.take(later.pop(0))
+                while interceptor.is_crowded and not server.broken:
+                    time.sleep(_MOMENT)
+        # What is read may have to ask the server something.
+        self._beside.wait(_LONGEST)
+        # What still waits for a list is sent before the server hears that this was all.
+        until = time.monotonic() + _PATIENCE
+        while interceptor and self._holds(interceptor) and time.monotonic() < until and not server.broken:
+            time.sleep(_MOMENT)
+        server.close()
 
+    def _holds(self, interceptor: Interceptor) -> bool:
+        with self._turn:
+            return interceptor.holds_requests
 
-def _holds(interceptor: Interceptor, turn: threading.Lock) -> bool:
-    # Not between the moment when an answer sets requests free and the one when they are about to be written.
-    with turn:
-        return interceptor.holds_requests
+    def from_server(self, incoming: int, read: Callable[[int, int], bytes]) -> None:
+        for line, end in lines_and_ends(incoming, read):
+            if self._opening.passes(line):
+                self._client.write([line], end)
+            else:
+                interceptor = self._opening.result()
+                with self._turn:
+                    to_client, to_server = interceptor.from_server(line)
+                    self._watch(interceptor, to_server)
+                    self._server.later(to_server)
+                del line
+                self._client.write(to_client, end)
+                # A large frame is not held on to until the next one comes.
+                del to_client, to_server
+            if self._client.broken:
+                break
 
+    def _watch(self, interceptor: Interceptor, to_server: Sequence[bytes]) -> None:
+        """Something waits for the answer to a question of our own, but not for ever."""
+        for frame in to_server:
+            if len(frame) < _SMALL and interceptor.owns(frame):
+                waits = threading.Timer(_PATIENCE_FOR_LISTS, self._give_up, (interceptor, frame))
+                waits.daemon = True
+                waits.start()
 
-def _from_server(
-    opening: Opening, incoming: int, client: Writer, server: Writer, turn: threading.Lock
-) -> None:
-    for line, end in lines_and_ends(incoming):
-        if opening.passes(line):
-            client.write([line], end)
-        else:
-            interceptor = opening.result()
-            with turn:
-                to_client, to_server = interceptor.from_server(line)
-                server.later(to_server)
-            del line
-            client.write(to_client, end)
-            # A large frame is not held on to until the next one comes.
-            del to_client, to_server
-        if client.broken:
-            break
+    def _give_up(self, interceptor: Interceptor, frame: bytes) -> None:
+        with self._turn:
+            to_client, to_server = interceptor.unanswered(frame)
+            self._server.later(to_server)
+        self._client.write(to_client)
 
 
 def _widen(descriptor: int) -> None:
@@ -280,28 +305,3 @@ def _end(process: subprocess.Popen[bytes], server: Writer) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_PATIENCE)
             return
-
-
-def _pass_signals_on(pid: int) -> None:
-    """Whatever the main thread is doing: a handler would wait until it does something else."""
-    numbers = [getattr(signal, name) for name in _PASSED_ON if hasattr(signal, name)]
-    if os.name != "posix":
-        for number in numbers:
-            signal.signal(number, lambda caught, _frame: signal_group(pid, caught))
-        return
-    caught, wakes = os.pipe()
-    os.set_blocking(wakes, False)
-    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-    for number in numbers:
-        signal.signal(number, _nothing)
-
-    def pass_on() -> None:
-        while heard := os.read(caught, 64):
-            for number in heard:
-                signal_group(pid, number)
-
-    threading.Thread(target=pass_on, daemon=True).start()
-
-
-def _nothing(_number: int, _frame: object) -> None:
-    """The number is on its way already."""
