@@ -2,7 +2,8 @@
 
 Strategy: signals are heard from before the server is started, so that none ends the proxy alone. They wait in a
 pipe and go on from a thread of its own, whatever the main thread is doing. A server that ends takes the proxy
-along, even if something that it started still holds its output, and after a signal even if the client reads no more.
+along, even if something that it started still holds its output, and after a signal even if the client reads no
+more.
 """
 
 from __future__ import annotations
