@@ -20,6 +20,8 @@ ROWS = {
     "additionalProperties": False,
 }
 
+RESULT = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}
+
 
 def say(data: bytes) -> None:
     view = memoryview(data)
@@ -47,6 +49,11 @@ def large(kind: str, size: int) -> bytes:
     if kind == "json":
         row = row.replace(b'"', b'\\"')
         return b'{"content":[{"type":"text","text":"[%b]"}]}' % b", ".join([row] * (size // (len(row) + 2)))
+    if kind == "string":
+        # JSON in a string, as the libraries wrap the text of a tool.
+        row = row.replace(b'"', b'\\"')
+        text = b"[%b]" % b", ".join([row] * (size // (2 * len(row) + 4)))
+        return b'{"content":[{"type":"text","text":"%b"}],"structuredContent":{"result":"%b"}}' % (text, text)
     if kind == "typed in other words":
         # The text says what the structure says, with other escapes and other spaces.
         plain = '{"id":123,"name":"a café/bar here","v":[1,2,3]}'.encode()
@@ -62,8 +69,11 @@ def large(kind: str, size: int) -> bytes:
 
 def call(message: dict[str, Any], arguments: dict[str, Any]) -> None:
     name = message["params"]["name"]
-    if name in ("text", "wide", "image", "json", "typed", "typed in other words"):
+    if name in ("text", "wide", "image", "json", "string", "typed", "typed in other words"):
         answer(message, large(name, arguments["bytes"]))
+    elif name == "error":
+        said = b'{"jsonrpc":"2.0","id":%b,"error":{"code":1,"message":"%b"}}\n'
+        say(said % (json.dumps(message["id"]).encode(), b"a line\\n" * (arguments["bytes"] // 8)))
     elif name == "chatty":
         # Time for the input to fill up; then an answer, and at once much more.
         time.sleep(0.3)
@@ -133,6 +143,7 @@ def main() -> None:
                 {"name": name, "inputSchema": {"type": "object"}} for name in names
             ]
             typed = {"inputSchema": {"type": "object"}, "outputSchema": ROWS}
+            tools.append({"name": "string", "inputSchema": {"type": "object"}, "outputSchema": RESULT})
             tools += [{"name": name, **typed} for name in ("typed", "typed in other words")]
             answer(message, json.dumps({"tools": tools}).encode())
         elif message.get("method") == "tools/call":

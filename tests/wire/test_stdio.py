@@ -246,6 +246,13 @@ def test_a_frame_of_100_megabytes(tmp_path: Path, kind: str) -> None:
         assert until(lambda: memory(proxy.pid, "VmRSS") < 80 << 20)
 
 
+def test_an_error_of_100_megabytes(tmp_path: Path) -> None:
+    with obliging(tmp_path, "--tokens", "2000") as proxy:
+        got = proxy.ask(call(1, "error", {"bytes": 100 << 20}))
+        assert memory(proxy.pid, "VmHWM") <= 3.5 * (100 << 20)
+        assert count(got["error"]) <= 2000
+
+
 def test_a_large_frame_that_is_none_of_ours_passes(tmp_path: Path) -> None:
     with obliging(tmp_path) as proxy:
         sent = request(1, "ping", padding="x" * (30 << 20))

@@ -18,7 +18,7 @@ from ..budget import MIN_BYTES, MIN_TOKENS, Budget
 from ..faults import JSONError, check_utf8
 from ..front import Call, payload_of
 from ..job import most_bytes
-from ..jsontree import TooDeep, compact, encode
+from ..jsontree import Buffer, TooDeep, compact, encode
 from ..payload import Payload, read_result
 from ..text import fit_text
 from . import frames
@@ -198,32 +198,48 @@ def cut_error(frame: Frame, data: bytes, call: Call, front: Front) -> bytes:
     budget = call.policy.budget
     assert not isinstance(frame.error, UnsetType)
     whole = bytes(frame.error)
-    shown = front.masked(call.policy, whole)
-    if budget is not None and len(shown) > budget.limit and budget.meter.count(shown) > budget.limit:
-        shown = _cut(shown, call, budget, front)
+    masked = front.masked(call.policy, whole)
+    is_same = masked is whole
+    if budget is not None and not _is_within(masked, budget):
+        stored = _stored(masked, call, front)
+        said: Buffer = frame.error if is_same else masked
+        # A large one is let go before its words are taken out of the frame.
+        del whole, masked
+        masked, is_same = _cut(said, stored, budget), False
     # Some servers send a result beside the error. No client looks at it, but all have to read it.
-    if shown == whole and isinstance(frame.result, UnsetType):
+    if is_same and isinstance(frame.result, UnsetType):
         return data
     try:
-        return frames.replaced(frame.data, {"error": shown, "result": None})
+        return frames.replaced(frame.data, {"error": masked, "result": None})
     except (TooDeep, *_OPAQUE):
         identifier = frames.NULL if isinstance(frame.id, UnsetType) else frame.id
-        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(identifier), shown)
+        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(identifier), masked)
 
 
-def _cut(whole: bytes, call: Call, budget: Budget, front: Front) -> bytes:
-    way = "The rest was not kept."
+def _is_within(text: bytes, budget: Budget) -> bool:
+    if len(text) <= budget.limit:
+        return True
+    return len(text) <= most_bytes(budget) and budget.meter.count(text) <= budget.limit
+
+
+def _stored(whole: bytes, call: Call, front: Front) -> str | None:
+    """The handle under which an error is kept, if it is."""
     keeping = front.keeping(call.owner)
-    if keeping is not None:
-        handle, _ = keeping.promise()
-        if keeping.keep(handle, Payload(text=_utf8(whole)), call.tool) is None:
-            way = f'Read on: envelope_read(handle="{handle}").'
+    if keeping is None:
+        return None
+    handle, _ = keeping.promise()
+    return handle if keeping.keep(handle, Payload(text=_utf8(whole)), call.tool) is None else None
+
+
+def _cut(said: Buffer, handle: str | None, budget: Budget) -> bytes:
+    way = "The rest was not kept." if handle is None else f'Read on: envelope_read(handle="{handle}").'
     try:
-        error = msgspec.json.decode(whole, type=_Error)
+        error = msgspec.json.decode(said, type=_Error)
     except _OPAQUE:
-        error = _Error(message=whole.decode("utf-8", "replace"))
+        error = _Error(message=bytes(said).decode("utf-8", "replace"))
+    del said
     code, message = error.code, error.message.encode()
-    del whole, error
+    del error
     room = budget.limit if budget.unit == "bytes" else 4 * budget.limit
     while True:
         fitted = fit_text(message, room, "both")
