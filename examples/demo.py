@@ -306,4 +306,13 @@ def wrap(text: str, indent: str = "    ", first: str | None = None) -> list[str]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BaseExceptionGroup as group:
+        # Somebody reads no further, as `| head` does.
+        if group.subgroup(BrokenPipeError) is None:
+            raise
+    except BrokenPipeError:
+        pass
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(141)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +40,7 @@ _CANNOT_START: Final = 126
 # As in `budget`, which is loaded later.
 _LEAST_TOKENS: Final = 128
 _LEAST_BYTES: Final = 512
+_MOST_TOKENS: Final = 10_000_000
 # As `vault.places` has it, which is loaded when something has to be stored.
 _DEFAULT_VAULT: Final = "default"
 
@@ -132,10 +134,12 @@ def check(options: argparse.Namespace) -> None:
             check(vault)
         except ValueError as error:
             raise Misuse(f"--vault: {error}") from None
-    for name, least in (("tokens", _LEAST_TOKENS), ("bytes", _LEAST_BYTES)):
-        if getattr(options, name) is not None and getattr(options, name) < least:
-            console.say("warning", f"--{name}: {getattr(options, name)} is too small; {least} is used")
-            setattr(options, name, least)
+    for name, least, most in (("tokens", _LEAST_TOKENS, _MOST_TOKENS), ("bytes", _LEAST_BYTES, sys.maxsize)):
+        asked = getattr(options, name)
+        if asked is not None and not least <= asked <= most:
+            used, wrong = (least, "small") if asked < least else (most, "large")
+            console.say("warning", f"--{name}: {asked} is too {wrong}; {used} is used")
+            setattr(options, name, used)
     if options.meter is not None:
         from ..budget import Budget
         from ..meters import MeterUnavailable
