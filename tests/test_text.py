@@ -98,7 +98,8 @@ def test_a_long_string_always_has_a_head(room: int) -> None:
 
 @given(
     st.lists(st.sampled_from(["\\", '"', "\n", "é", "漢", "😀", "a", "\x01"]), max_size=120),
-    st.integers(8, 40),
+    # A pair of escapes has twelve bytes, and no piece is smaller.
+    st.integers(12, 40),
     st.booleans(),
 )
 def test_a_long_string_is_unescaped_piece_by_piece(chars: list[str], piece: int, ascii_only: bool) -> None:
