@@ -181,20 +181,53 @@ def test_some_replies_have_no_body(method: str, head: bytes) -> None:
     assert [body for _, body in found] == [b""]
 
 
-@pytest.mark.parametrize("coding", ["gzip", "deflate", "raw deflate", "gzip, deflate", "identity"])
-def test_compressed_bodies(coding: str) -> None:
-    text = b"many words " * 500_000
-    packed = text
+_CODINGS = pytest.mark.parametrize("coding", ["gzip", "deflate", "raw deflate", "gzip, deflate"])
+
+
+def _packed(text: bytes, coding: str) -> bytes:
     for each in coding.split(", "):
         if each == "raw deflate":
             raw = zlib.compressobj(wbits=-15)
-            packed = raw.compress(packed) + raw.flush()
-        elif each != "identity":
-            packed = gzip.compress(packed) if each == "gzip" else zlib.compress(packed)
+            text = raw.compress(text) + raw.flush()
+        else:
+            text = gzip.compress(text) if each == "gzip" else zlib.compress(text)
+    return text
+
+
+def _encoded(packed: bytes, coding: str) -> bytes:
     named = coding.removeprefix("raw ")
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {named}\r\nContent-Length: {len(packed)}\r\n\r\n"
-    with serving(Script(head.encode() + packed)) as port:
+    return head.encode() + packed
+
+
+@_CODINGS
+def test_compressed_bodies(coding: str) -> None:
+    text = b"many words " * 500_000
+    with serving(Script(_encoded(_packed(text, coding), coding))) as port:
         assert ask(f"http://127.0.0.1:{port}")[0][1] == text
+    for body in (text, b""):
+        with serving(Script(_encoded(body, "identity"))) as port:
+            assert ask(f"http://127.0.0.1:{port}")[0][1] == body
+    with serving(Script(_encoded(b"", coding))) as port:
+        assert ask(f"http://127.0.0.1:{port}")[0][1] == b""
+
+
+@_CODINGS
+@pytest.mark.parametrize("lacking", [1, 9, 40])
+def test_compressed_bodies_that_end_too_early_are_no_answer(coding: str, lacking: int) -> None:
+    packed = _packed(bytes(range(256)) * 50, coding)[:-lacking]
+    with serving(Script(_encoded(packed, coding))) as port, pytest.raises(Unanswered):
+        ask(f"http://127.0.0.1:{port}")
+
+
+def test_what_was_compressed_in_several_parts_is_all_there() -> None:
+    parts = [b"some " * 300_000, b"", *[b"%d," % number for number in range(3000)]]
+    packed = b"".join(map(gzip.compress, parts))
+    with serving(Script(_encoded(packed, "gzip"), _encoded(packed + bytes(1000), "gzip"))) as port:
+        found = ask(f"http://127.0.0.1:{port}", 2)
+    assert [body for _, body in found] == [b"".join(parts)] * 2
+    with serving(Script(_encoded(packed[:-9], "gzip"))) as port, pytest.raises(Unanswered):
+        ask(f"http://127.0.0.1:{port}")
 
 
 def test_a_header_of_two_lines_is_not_sent() -> None:

@@ -23,6 +23,7 @@ AHEAD: Final = 1 << 16
 SMALL: Final = 1 << 16
 # The most that is decompressed in one step.
 _STEP: Final = 1 << 20
+_GZIP: Final = b"\x1f"
 Headers = list[tuple[str, str]]
 
 
@@ -98,6 +99,8 @@ class Response:
             async for chunk in self.raw():
                 for step in _undone(chunk, decoders):
                     yield step
+            if not all(decoder.is_whole for decoder in decoders):
+                raise Unanswered("the reply ends before what was compressed does")
         except zlib.error as error:
             raise Unanswered(f"the reply cannot be decompressed: {error}") from None
 
@@ -147,21 +150,47 @@ class Response:
 class _Decoder:
     def __init__(self, coding: str) -> None:
         self._is_deflate = coding == "deflate"
-        self._inner = zlib.decompressobj(zlib.MAX_WBITS if self._is_deflate else zlib.MAX_WBITS | 16)
+        self._bits = zlib.MAX_WBITS if self._is_deflate else zlib.MAX_WBITS | 16
+        self._inner = zlib.decompressobj(self._bits)
+        self._is_begun = False
+        self._is_over = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the end came of all that began; no body at all is whole."""
+        return self._inner.eof or not self._is_begun
 
     def steps(self, chunk: bytes) -> Iterator[bytes]:
+        while not self._is_over:
+            if self._inner.eof:
+                if not chunk:
+                    return
+                self._follow(chunk)
+                continue
+            step = self._step(chunk)
+            if step:
+                yield step
+            chunk = self._inner.unused_data if self._inner.eof else self._inner.unconsumed_tail
+            if not step and not chunk:
+                return
+
+    def _step(self, chunk: bytes) -> bytes:
+        is_first, self._is_begun = not self._is_begun, True
         try:
-            step = self._inner.decompress(chunk, _STEP)
+            return self._inner.decompress(chunk, _STEP)
         except zlib.error:
-            if not self._is_deflate:
+            if not self._is_deflate or not is_first:
                 raise
             # Some servers leave out the frame around what is deflated.
             self._inner = zlib.decompressobj(-zlib.MAX_WBITS)
-            step = self._inner.decompress(chunk, _STEP)
-        self._is_deflate = False
-        while step:
-            yield step
-            step = self._inner.decompress(self._inner.unconsumed_tail, _STEP)
+            return self._inner.decompress(chunk, _STEP)
+
+    def _follow(self, chunk: bytes) -> None:
+        """One gzip may follow another, and both are the body. Anything else that follows is padding."""
+        if self._is_deflate or not chunk.startswith(_GZIP):
+            self._is_over = True
+        else:
+            self._inner = zlib.decompressobj(self._bits)
 
 
 def _undone(chunk: bytes, decoders: list[_Decoder]) -> Iterator[bytes]:
