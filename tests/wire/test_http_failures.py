@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import threading
@@ -15,7 +16,7 @@ import httpx2
 import msgspec
 import pytest
 
-from mcp_envelope.wire import door, upstream
+from mcp_envelope.wire import door, room, upstream
 
 from . import sites
 from .sites import Reply, Scripted, Seen, call, event, json_reply, post, problem, request, result
@@ -237,6 +238,41 @@ def test_a_client_that_reads_slowly_makes_the_server_wait(tmp_path: Path) -> Non
             got = sum(map(len, reading))
         assert got > 59_000_000
         assert server.sent == 1000 * len(piece)
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["json", "sse"])
+def test_a_large_answer_takes_room_until_its_client_took_it_and_holds_up_nobody(
+    streams: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_STILL", 0.05)
+    large = msgspec.json.encode(result(1, {"contents": [{"uri": "a:b", "text": "x" * 30_000_000}]}))
+    other = msgspec.json.encode(result(2, {"contents": [{"uri": "a:b", "text": "y" * 300_000}]}))
+
+    def script(seen: Seen) -> Reply:
+        message = large if seen.json["id"] == 1 else other
+        return sites.stream_reply(event(message)) if streams else json_reply(message)
+
+    asked = msgspec.json.encode(request("resources/read", 1, uri="a:b"))
+    with (
+        sites.serving(Scripted(script), lifespan="off") as url,
+        sites.proxied(f"{url}/mcp", tmp_path) as (address, proxy),
+        contextlib.ExitStack() as stack,
+    ):
+        shared = proxy.upstream.room
+        shared._size = 1 << 20
+        host, port = address.removeprefix("http://").split(":")
+        talking = stack.enter_context(socket.create_connection((host, int(port)), 20))
+        head = f"POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(asked)}\r\n\r\n"
+        talking.sendall(head.encode() + asked)
+        _until(lambda: shared.used > 29_000_000, "the large answer is there")
+        shared._size = 10 << 20
+        found = post(address, request("resources/read", 2, uri="a:b"))
+        assert sites.messages(found) == [msgspec.json.decode(other)]
+        assert shared.used > 29_000_000, "it still waits to be taken"
+        taken = 0
+        while taken < len(large):
+            taken += len(talking.recv(1 << 20))
+        _until(lambda: shared.used == 0, "it was taken")
 
 
 # -- clients that go away ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ not as many bytes as it promised ends the connection, so that nobody takes it fo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _BODILESS: Final = (204, 304)
+# A large body is handed over in such pieces, so that it is seen whether somebody takes it.
+_PIECE: Final = 1 << 18
 
 
 class Answer:
@@ -29,6 +32,8 @@ class Answer:
         self._is_chunked = False
         self._is_empty = False
         self._left: int | None = None
+        # Is told whenever the client has taken a piece.
+        self.moved: Callable[[], None] | None = None
 
     async def begin(self, status: int, headers: Headers) -> None:
         self._door.write(self._head(status, headers))
@@ -36,8 +41,7 @@ class Answer:
     async def more(self, body: bytes) -> None:
         """Returns when the client has taken most of it."""
         if not self.is_done and body:
-            self._door.write(self._framed(body))
-            await self._door.drained()
+            await self._write(self._framed(body))
 
     async def end(self, body: bytes = b"") -> None:
         if not self.is_done:
@@ -45,10 +49,31 @@ class Answer:
             self._finish()
 
     async def whole(self, status: int, headers: Headers, body: bytes, media_type: str | None = None) -> None:
+        """Returns when the client has taken most of it."""
         typed = [] if media_type is None else [("content-type", media_type)]
         head = self._head(status, [*headers, *typed, ("content-length", str(len(body)))])
-        self._door.write(head + self._framed(body))
+        framed = self._framed(body)
         self._finish()
+        if len(framed) <= _PIECE:
+            await self._write(head + framed)
+        else:
+            self._door.write(head)
+            await self._write(framed)
+
+    async def _write(self, data: bytes) -> None:
+        if len(data) <= _PIECE:
+            self._door.write(data)
+            await self._door.drained()
+            return
+        view = memoryview(data)
+        for start in range(0, len(data), _PIECE):
+            self._door.write(bytes(view[start : start + _PIECE]))
+            await self._door.drained()
+            if self.moved is not None:
+                self.moved()
+
+    def hang_up(self) -> None:
+        self._door.hang_up()
 
     async def json(self, status: int, body: bytes) -> None:
         await self.whole(status, [], body, "application/json")

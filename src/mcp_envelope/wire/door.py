@@ -283,6 +283,10 @@ class Door(asyncio.Protocol):
         if self._transport is not None and data:
             self._transport.write(data)
 
+    def hang_up(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
     async def drained(self) -> None:
         while self._is_full and self._transport is not None:
             self._drained = self._loop.create_future()

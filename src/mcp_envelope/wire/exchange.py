@@ -23,6 +23,7 @@ from .asking import Moves
 from .callers import credential
 from .interceptor import Interceptor
 from .requests import Requests
+from .room import Place
 from .upstream import (
     Headers,
     Response,
@@ -186,12 +187,14 @@ class Exchange:
                 await self._stream(response)
             await self._broken_off("The server ended the stream before it answered.", "UPSTREAM_DIED")
         elif kind == "application/json" and self._method == "POST":
-            with self._upstream.room.place() as place:
-                body = await self._upstream.body(response, place)
-                shown = await self._incoming(body) or body
-            if self._ours:
-                shown = _joined([*self._ours, *(frames.read_batch(shown) or [shown])])
-            await self._answer.whole(response.status, _without_sizes(back), shown)
+            with self._place() as place:
+                shown = await self._upstream.body(response, place)
+                with place.working():
+                    shown = await self._incoming(shown) or shown
+                if self._ours:
+                    shown = _joined([*self._ours, *(frames.read_batch(shown) or [shown])])
+                place.hold(len(shown))
+                await self._answer.whole(response.status, _without_sizes(back), shown)
         elif self._ours and response.is_success:
             await self._answered_here()
         else:
@@ -201,8 +204,15 @@ class Exchange:
                 await self._answer.more(chunk)
             await self._answer.end()
 
+    def _place(self) -> Place:
+        """Who takes nothing of a large answer is hung up on if others want the room."""
+        place = self._upstream.room.place(self._answer.hang_up)
+        self._answer.moved = place.moved
+        return place
+
     async def _stream(self, response: Response) -> None:
-        async with aclosing(self._upstream.events(response)) as events:
+        place = self._place()
+        async with aclosing(self._upstream.events(response, place)) as events:
             async for event in events:
                 self._resumable = self._resumable or bool(event.id)
                 if event.name == b"endpoint" and self._method == "GET":
@@ -215,7 +225,8 @@ class Exchange:
                 if not event.data:
                     await self._answer.more(event.raw)
                     continue
-                shown = await self._incoming(event.data)
+                with place.working():
+                    shown = await self._incoming(event.data)
                 if shown is not None:
                     await self._answer.more(event.raw if shown is event.data else event.with_data(shown))
 

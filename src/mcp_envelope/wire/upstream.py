@@ -174,10 +174,10 @@ class Upstream:
                 raise sse.TooLong(f"the reply has more than {MOST} bytes")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def events(self, response: Response) -> AsyncGenerator[sse.Event, None]:
+    async def events(self, response: Response, place: Place | None = None) -> AsyncGenerator[sse.Event, None]:
         """Event by event. What follows the last blank line is the last one."""
         splitter = sse.Splitter(MOST)
-        with self.room.place() as place:
+        with place or self.room.place() as place:
             async for chunk in response.chunks():
                 for event in splitter.feed(chunk):
                     yield event
