@@ -146,6 +146,40 @@ def test_a_port_that_is_taken_gets_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, f"error: cannot listen on {there}: address already in use\n")
 
 
+@pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="the system does not tell")
+def test_as_many_connections_as_the_system_allows(tmp_path: Path) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(200, hard), hard))
+    try:
+        with programs.listening(tmp_path, "proxy", "--url", "http://127.0.0.1:9/mcp") as proxy:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            limits = Path(f"/proc/{proxy.process.pid}/limits").read_text()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    found = re.search(r"Max open files +(\d+) +(\d+)", limits)
+    assert found is not None
+    assert found[1] == found[2] == str(hard)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not tell")
+def test_a_failure_is_told_when_not_one_more_file_can_be_opened(tmp_path: Path) -> None:
+    import resource
+
+    with programs.listening(tmp_path, "proxy", "--url", "http://127.0.0.1:9/mcp") as proxy:
+        with sites.client() as client:
+            client.get(f"{proxy.url}/health")
+            opened = {int(each.name) for each in Path(f"/proc/{proxy.process.pid}/fd").iterdir()}
+            most = next(number for number in range(1 << 20) if number not in opened)
+            resource.prlimit(proxy.process.pid, resource.RLIMIT_NOFILE, (most, most))
+            # On the same connection.
+            response = client.post(f"{proxy.url}/mcp", content=msgspec.json.encode(call()))
+        words = proxy.words
+    assert sites.problem(response.json()) == "UPSTREAM_UNAVAILABLE"
+    assert "Traceback" not in words
+
+
 def test_the_end_waits_for_what_runs_and_not_for_what_listens(tmp_path: Path) -> None:
     server = Scripted(
         lambda seen: (

@@ -68,6 +68,8 @@ class HttpProxy:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 self._loop = asyncio.get_running_loop()
+                # What this loads could not be loaded later, if there are too many open files.
+                await anyio.sleep(0)
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.upstream.aclose()

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,9 @@ from ..cli.console import Misuse
 
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE: Final = re.compile(r"[\x21-\x7e\xa1-\xff]([\x20-\x7e\xa1-\xff]*[\x21-\x7e\xa1-\xff])?")
+
+# As many files as are wanted where there is no limit.
+_FILES: Final = 1 << 16
 
 if TYPE_CHECKING:
     from ..front import Front
@@ -105,6 +109,8 @@ def _listen(options: argparse.Namespace, headers: dict[str, str], front: Front) 
         console.say("error", f"cannot listen on {options.listen}: {console.reason(error)}")
         return 1
 
+    _make_ready(front)
+
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
             app.leave()
@@ -130,6 +136,27 @@ def _listen(options: argparse.Namespace, headers: dict[str, str], front: Front) 
     )
     server.run([listening])
     return 0 if server.started else 1
+
+
+def _make_ready(front: Front) -> None:
+    """Two connections for each call may be many files, and a failure has to be told even if there are too many."""
+    from ..front import Front
+    from .interceptor import Interceptor
+
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _FILES if most == resource.RLIM_INFINITY else most
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    # Whatever it takes to tell a failure is loaded now, and the vault found; nobody hears of this one.
+    unheard = Front(front.settings, vault="none", ledger=False, dialect=front.dialect)
+    unheard.observers.append(lambda call: None)
+    silent = Interceptor(unheard)
+    called = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"","arguments":{}}}'
+    silent.from_client(called)
+    silent.failed(called, "", "UPSTREAM_UNAVAILABLE")
+    front.keeping(None)
 
 
 def _socket(host: str, port: int) -> socket.socket:
