@@ -100,6 +100,13 @@ def test_a_mark_at_the_beginning_hides_nothing() -> None:
     assert event.raw.startswith(b"\xef\xbb\xbf")
 
 
+@pytest.mark.parametrize("before", [b"", b"id: 7\n", b": hello\n"])
+def test_a_mark_at_the_beginning_does_not_keep_old_data(before: bytes) -> None:
+    (event,) = sse.Splitter(100).feed(b"\xef\xbb\xbf" + before + b"data: x\ndata\n\n")
+    (changed,) = sse.Splitter(100).feed(event.with_data(b"y"))
+    assert (changed.data, changed.id) == (b"y", event.id)
+
+
 def test_an_event_ends_as_soon_as_its_blank_line_is_there() -> None:
     # Whoever waits for the second half of a line end that never comes would hold back an answer.
     for end in (b"\n\n", b"\r\n\r\n", b"\r\r"):

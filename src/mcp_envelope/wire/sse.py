@@ -115,6 +115,8 @@ def _line_ends(buffer: bytes | bytearray, start: int) -> Iterator[tuple[int, int
 
 
 def _is_data(line: bytes) -> bool:
+    # A stream may begin with a mark, which nobody has to keep.
+    line = line.removeprefix(_MARK)
     return line == b"data" or line.startswith(b"data:")
 
 
