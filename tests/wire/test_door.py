@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from mcp_envelope.wire import door
 
 from . import sites
 from .sites import Reply, Scripted, Seen
@@ -38,6 +41,14 @@ def _read(talking: socket.socket, *until: bytes) -> bytes:
             break
         data += more
     return data
+
+
+def _until(happened: Callable[[], Any]) -> None:
+    for _ in range(1000):
+        if happened():
+            return
+        time.sleep(0.01)
+    pytest.fail("it never came about")
 
 
 def _request(path: bytes, body: bytes = b"", *headers: bytes, version: bytes = b"1.1") -> bytes:
@@ -85,6 +96,103 @@ def test_whoever_asks_first_whether_to_send_a_body(tmp_path: Path) -> None:
         assert _read(talking, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         talking.sendall(asked[-4:])
         assert _read(talking, b"POST /a body").startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_whether_to_send_a_body_is_answered_when_it_is_its_turn(tmp_path: Path) -> None:
+    script = Scripted(
+        lambda seen: _echo(seen) if seen.path == "/b" else Reply(200, [], [b"first", 0.3, b"last"])
+    )
+    with _talking(tmp_path, script) as talking:
+        talking.sendall(_request(b"/a", b"{}"))
+        data = _read(talking, b"first")
+        asked = _request(b"/b", b"body", b"Expect: 100-continue")
+        talking.sendall(asked[:-4])
+        data += _read(talking, b"HTTP/1.1 100 Continue\r\n\r\n")
+        assert data.endswith(b"4\r\nlast\r\n0\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n")
+        talking.sendall(asked[-4:])
+        assert _read(talking, b"POST /b body").startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_whether_to_send_a_body_that_came_already_is_not_answered(tmp_path: Path) -> None:
+    with _talking(tmp_path) as talking:
+        talking.sendall(_request(b"/a", b"{}") + _request(b"/b", b"body", b"Expect: 100-continue"))
+        assert b"100 Continue" not in _read(talking, b"POST /b body")
+
+
+def test_a_head_that_begins_behind_a_large_body(tmp_path: Path) -> None:
+    with _talking(tmp_path) as talking:
+        follows = _request(b"/b", b"more")
+        talking.sendall(_request(b"/a", b"x" * 300_000) + follows[:30])
+        time.sleep(0.2)
+        talking.sendall(follows[30:])
+        assert b"POST /b more" in _read(talking, b"POST /b more")
+
+
+@pytest.mark.parametrize("before", [b"", _request(b"/a", b"{}")])
+@pytest.mark.parametrize("pieces", [1, 20])
+def test_a_head_without_end_is_refused(before: bytes, pieces: int, tmp_path: Path) -> None:
+    with _talking(tmp_path) as talking, contextlib.suppress(ConnectionError):
+        talking.sendall(before)
+        for _ in range(pieces):
+            talking.sendall(b"GET /b HTTP/1.1\r\nx: " + b"y" * (400_000 // pieces))
+            time.sleep(0.01)
+        data = _read(talking)
+        assert before or b" 431 " in data
+        assert b"/b" not in data
+
+
+def test_whoever_hangs_up_while_another_request_waits_is_noticed(tmp_path: Path) -> None:
+    script = Scripted(lambda seen: Reply(200, [("content-type", "text/plain")], [60.0]))
+    with _talking(tmp_path, script) as talking:
+        talking.sendall(_request(b"/a", b"{}") * 5)
+        _until(lambda: script.seen)
+        talking.close()
+        _until(lambda: script.gone)
+    assert len(script.seen) == 1
+
+
+def test_whoever_does_not_wait_for_answers_is_not_read_without_end(tmp_path: Path) -> None:
+    script = Scripted(lambda seen: Reply(200, [("content-type", "text/plain")], [60.0]))
+    with _talking(tmp_path, script) as talking:
+        talking.setblocking(False)
+        left, still = memoryview(_request(b"/a", b"x" * 100_000) * 500), 0
+        while still < 20:
+            try:
+                left = left[talking.send(left) :]
+                still = 0
+            except BlockingIOError:
+                still += 1
+                time.sleep(0.02)
+        assert left
+
+
+def test_thousands_of_offers_of_another_protocol_at_once(tmp_path: Path) -> None:
+    offer = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+    with _talking(tmp_path) as talking:
+        talking.sendall(offer * 2900 + _request(b"/a", b"the end"))
+        data = _read(talking, b"the end")
+    assert data.count(b'{"status":"ok"}') == 2900
+
+
+@pytest.mark.parametrize("said", [b"POST /a HT", _request(b"/a", b"body")[:-1]], ids=["head", "body"])
+def test_a_request_whose_rest_does_not_come(
+    said: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "_SILENCE", 0.3)
+    with _talking(tmp_path) as talking:
+        talking.sendall(said)
+        assert _read(talking).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_request_that_comes_slowly_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than a connection may be idle, and longer than a silence may last."""
+    monkeypatch.setattr(door, "_SILENCE", 2.0)
+    asked = _request(b"/a", b"body")
+    with _talking(tmp_path) as talking:
+        for start in range(0, len(asked), 6):
+            talking.sendall(asked[start : start + 6])
+            time.sleep(0.5)
+        assert b"POST /a body" in _read(talking, b"POST /a body")
 
 
 @pytest.mark.parametrize("sized", [False, True])

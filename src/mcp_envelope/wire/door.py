@@ -29,6 +29,11 @@ _log = logging.getLogger("mcp_envelope")
 
 LARGEST_REQUEST: Final = 64 << 20
 _LARGEST_HEAD: Final = 1 << 16
+# So many requests, or bytes of them, may wait for their turn. What follows is not read, and no hang-up is noticed.
+_MOST_WAITING: Final = 64
+_LARGEST_WAITING: Final = 1 << 20
+# How long nothing may come of a request that began, in seconds.
+_SILENCE: Final = 60.0
 
 
 class Request:
@@ -72,14 +77,21 @@ class Door(asyncio.Protocol):
         self._request: Request | None = None
         self._parts: list[bytes] = []
         self._size = 0
+        # The bytes of its head, those of its lines in this read, and whether another request ended in this read.
         self._head = 0
+        self._in_lines = 0
+        self._is_behind = False
         self._is_in_head = False
         self._is_body_to_come = False
+        # Whether it has to be told that its body may come, once it is its turn.
+        self._is_asked = False
         # Those that came before the last one was answered.
         self._waiting: deque[tuple[Request, bool]] = deque()
+        self._held = 0
         self._is_paused = False
         self._task: asyncio.Task[None] | None = None
         self._idle_since = 0.0
+        self._heard = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._is_full = False
         self._drained: asyncio.Future[None] | None = None
@@ -105,23 +117,31 @@ class Door(asyncio.Protocol):
         self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_refused:
-            return
+        self._heard = self._loop.time()
+        self._in_lines, self._is_behind = 0, False
+        left = memoryview(data)
+        while left and not self._is_refused:
+            left = self._feed(left)
+        if self._is_in_head:
+            self._head += self._in_lines if self._is_behind else len(data)
+            if self._head > _LARGEST_HEAD:
+                self._refuse(431, b"The request has too many headers.")
+
+    def _feed(self, data: memoryview) -> memoryview:
+        """What is left for another parser."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
-            self._stay(data[error.args[0] :])
+            self._stay()
+            return data[error.args[0] :]
         except httptools.HttpParserError as error:
-            if isinstance(error, httptools.HttpParserInvalidMethodError) and data[:3].isalpha():
+            if isinstance(error, httptools.HttpParserInvalidMethodError) and bytes(data[:3]).isalpha():
                 self._proxy.metrics.request("other", 501)
                 self._refuse(501, b"The proxy does not know this method.")
-                return
-            _log.warning("mcp-envelope: a request is not HTTP: %s", error)
-            self._refuse(400, b"Invalid HTTP request received.")
-        if self._is_in_head:
-            self._head += len(data)
-            if self._head > _LARGEST_HEAD:
-                self._refuse(431, b"The request has too many headers.")
+            else:
+                _log.warning("mcp-envelope: a request is not HTTP: %s", error)
+                self._refuse(400, b"Invalid HTTP request received.")
+        return data[:0]
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -136,14 +156,16 @@ class Door(asyncio.Protocol):
     def on_message_begin(self) -> None:
         if not self._is_body_to_come:
             self._target, self._headers = b"", []
-            self._head, self._is_in_head = 0, True
+            self._head, self._in_lines, self._is_in_head = 0, 0, True
 
     def on_url(self, url: bytes) -> None:
         self._target += url
+        self._in_lines += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # What follows a body says nothing that we would need.
         if self._is_in_head:
+            self._in_lines += len(name) + len(value)
             self._headers.append((name.decode("latin-1").lower(), value.decode("latin-1").rstrip(" \t")))
 
     def on_headers_complete(self) -> None:
@@ -158,6 +180,14 @@ class Door(asyncio.Protocol):
             request.body = None
             self._take(request)
         elif "expect" in request.named and not is_old:
+            self._is_asked = True
+            if self._task is None:
+                self._encourage()
+
+    def _encourage(self) -> None:
+        """Who asked whether to send a body may do so. Within another answer it would be a part of that."""
+        if self._is_asked:
+            self._is_asked = False
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -176,7 +206,7 @@ class Door(asyncio.Protocol):
         request = self._request
         if request is None or (not self._is_body_to_come and self._parser.should_upgrade()):
             return
-        self._request, self._is_body_to_come = None, False
+        self._request, self._is_body_to_come, self._is_asked, self._is_behind = None, False, False, True
         if request.body is not None:
             request.body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
             self._parts = []
@@ -184,7 +214,7 @@ class Door(asyncio.Protocol):
         elif self._task is None:
             self._rest()
 
-    def _stay(self, rest: bytes) -> None:
+    def _stay(self) -> None:
         """Some offer another protocol with every request. We stay, but the parser leaves the body to the other."""
         request = self._request
         self._parser = httptools.HttpRequestParser(self)
@@ -193,7 +223,7 @@ class Door(asyncio.Protocol):
         sizes = ("content-length", "transfer-encoding")
         said = [f"{name}: {request.named[name]}\r\n" for name in sizes if name in request.named]
         self._is_body_to_come = True
-        self.data_received(f"POST / HTTP/1.1\r\n{''.join(said)}\r\n".encode("latin-1") + rest)
+        self._feed(memoryview(f"POST / HTTP/1.1\r\n{''.join(said)}\r\n".encode("latin-1")))
 
     # -- requests -------------------------------------------------------------------------------------------
 
@@ -203,7 +233,9 @@ class Door(asyncio.Protocol):
             self._serve(request, is_kept)
         else:
             self._waiting.append((request, is_kept))
-            if self._transport is not None and not self._is_paused:
+            self._held += len(request.body or b"")
+            is_much = len(self._waiting) > _MOST_WAITING or self._held > _LARGEST_WAITING
+            if is_much and self._transport is not None and not self._is_paused:
                 self._is_paused = True
                 self._transport.pause_reading()
 
@@ -235,8 +267,11 @@ class Door(asyncio.Protocol):
             self._transport.close()
             return
         if self._waiting:
-            self._serve(*self._waiting.popleft())
+            request, is_kept = self._waiting.popleft()
+            self._held -= len(request.body or b"")
+            self._serve(request, is_kept)
         else:
+            self._encourage()
             self._rest()
         if self._is_paused and not self._waiting:
             self._is_paused = False
@@ -260,14 +295,16 @@ class Door(asyncio.Protocol):
 
     def _tire(self) -> None:
         self._timer = None
-        if self._transport is None or self._task is not None or self._request is not None:
+        if self._transport is None or self._task is not None:
             return
-        left = self._idle_since + self._timeout - self._loop.time()
-        if self._is_in_head:
-            # Something is about to be asked.
-            self._timer = self._loop.call_later(self._timeout, self._tire)
-        elif left > 0:
-            self._timer = self._loop.call_later(left, self._tire)
+        # Something may be about to be asked.
+        is_begun = self._is_in_head or self._request is not None
+        until = self._heard + _SILENCE if is_begun else self._idle_since + self._timeout
+        left = until - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(min(left, self._timeout), self._tire)
+        elif is_begun:
+            self._refuse(408, b"The rest of the request did not come.")
         else:
             self._transport.close()
 
