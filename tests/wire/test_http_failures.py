@@ -166,6 +166,28 @@ def test_other_calls_of_the_session_go_on_when_one_fails(tmp_path: Path) -> None
     assert sites.messages(slow[0])[-1] == result(1, sites.rows(2))
 
 
+@pytest.mark.parametrize("end", [None, b""], ids=["broken", "ended"])
+def test_the_one_stream_of_the_oldest_transport_ends(
+    end: bytes | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def script(seen: Seen) -> Reply:
+        if seen.method == "GET":
+            return sites.stream_reply(b"event: endpoint\ndata: /messages?s=1\n\n", 1.0, end)
+        return Reply(202, [("content-length", "8")], [b"Accepted"])
+
+    with _between(script, tmp_path) as (address, _), sites.client() as client:
+        with client.stream("GET", f"{address}/sse") as response:
+            reading = response.iter_raw()
+            assert next(reading) == b"event: endpoint\ndata: /messages?s=1\n\n"
+            assert post(address, call(identifier=9), path="/messages?s=1").status_code == 202
+            told = b"".join(reading)
+        samples = client.get(f"{address}/metrics").text
+    (line,) = [line for line in told.split(b"\n") if line.startswith(b"data: ")]
+    assert problem(msgspec.json.decode(line[6:])) == "UPSTREAM_DIED"
+    assert f"mcp_envelope_upstream_errors_total {int(end is None)}\n" in samples
+    assert "could not be served" not in caplog.text
+
+
 # -- limits -----------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 import anyio
+import anyio.abc
 
 from . import sse
 from .answer import Answer
@@ -56,22 +57,32 @@ class Older:
         talk = self._conversations[name] = _Conversation(interceptor, answer)
         # A whole address would lead past us.
         await answer.more(first.raw if said == name else first.with_data(name.encode()))
+        broken: Unanswered | sse.TooLong | None = None
         try:
             async with anyio.create_task_group() as group:
-                async for event in events:
-                    if not event.data:
-                        await answer.more(event.raw)
-                        continue
-                    moves = await self._upstream.look(interceptor.from_server, event.data)
-                    for data in moves.to_client:
-                        await answer.more(event.raw if data is event.data else event.with_data(data))
-                    for frame in moves.to_server:
-                        group.start_soon(self._post, talk, frame)
+                try:
+                    async for event in events:
+                        await self._relay(event, talk, group)
+                except (Unanswered, sse.TooLong) as error:
+                    # Out of here it would come as a group of errors.
+                    broken = error
                 group.cancel_scope.cancel()
         finally:
             self._conversations.pop(name, None)
             with anyio.CancelScope(shield=True):
                 await talk.say(interceptor.lost("The server ended the stream before it answered."))
+        if broken is not None:
+            raise broken
+
+    async def _relay(self, event: sse.Event, talk: _Conversation, group: anyio.abc.TaskGroup) -> None:
+        if not event.data:
+            await talk.answer.more(event.raw)
+            return
+        moves = await self._upstream.look(talk.interceptor.from_server, event.data)
+        for data in moves.to_client:
+            await talk.answer.more(event.raw if data is event.data else event.with_data(data))
+        for frame in moves.to_server:
+            group.start_soon(self._post, talk, frame)
 
     async def takes(
         self, request: Request, body: bytes, headers: Headers, owner: str | None, answer: Answer
