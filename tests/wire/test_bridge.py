@@ -482,6 +482,39 @@ def test_an_answer_is_taken_up_where_its_stream_broke(end: bytes | None, tmp_pat
     assert taken_up == ["e-2", "e-3", "e-2", "e-2"]
 
 
+def test_an_answer_is_taken_up_without_a_session_as_well(tmp_path: Path) -> None:
+    def script(seen: Seen) -> Reply:
+        if seen.method == "GET" and seen.header("last-event-id"):
+            return sites.stream_reply(event(result(2, {"content": []}), "e-2"))
+        if seen.method == "GET":
+            return Reply(405, [("content-length", "0")])
+        if seen.json["method"] == "initialize":
+            return json_reply(result(1, _WELCOME))
+        if "id" not in seen.json:
+            return Reply(202, [("content-length", "0")])
+        return sites.stream_reply(b"retry: 20\nid: e-1\ndata:\n\n")
+
+    with _before(script, tmp_path) as (talking, server):
+        _begin(talking)
+        assert talking.ask(call(identifier=2))["result"] == {"content": []}
+    asked = [seen for seen in server.seen if seen.method == "GET"][-1]
+    assert (asked.header("last-event-id"), asked.header("mcp-protocol-version")) == ("e-1", sites.OLD)
+    assert asked.header("mcp-session-id") is None
+
+
+def test_a_stream_that_breaks_after_the_answer_was_answered(tmp_path: Path) -> None:
+    script = _Old(
+        lambda seen: (
+            sites.stream_reply(event(result(2, {"content": []})), None) if seen.json.get("id") == 2 else None
+        )
+    )
+    with _before(script, tmp_path) as (talking, _):
+        _begin(talking)
+        talking.say(call(identifier=2))
+        assert talking.hear() == result(2, {"content": []})
+        assert talking.hears_nothing(0.3)
+
+
 def test_the_one_stream_of_the_oldest_transport_is_lost_and_found(tmp_path: Path) -> None:
     count = [0]
 

@@ -136,6 +136,11 @@ class Link:
     def _url(self) -> str:
         return self._endpoint or self._upstream.url
 
+    @property
+    def _is_older(self) -> bool:
+        """Whether streams can be taken up: that takes no session, but the stateless era has no way to do it."""
+        return self._session is not None or self._version is not None
+
     def _has_stream(self) -> bool:
         return self._endpoint is not None
 
@@ -155,9 +160,9 @@ class Link:
             try:
                 await self._events(response, reading, frame)
             except Unanswered:
-                if reading.last is None:
+                if reading.last is None and (key is None or self._waits(key)):
                     raise
-            if key is not None and self._waits(key) and reading.last is not None and self._session:
+            if key is not None and self._waits(key) and reading.last is not None and self._is_older:
                 await self._resume(reading, frame, key)
         if key is not None and self._waits(key) and response.status != 202:
             raise Lost
