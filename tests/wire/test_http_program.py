@@ -107,6 +107,8 @@ def test_what_it_says(tmp_path: Path) -> None:
         (("--listen", "127.0.0.1:x"), "--listen is HOST:PORT"),
         (("--listen", "8900"), "--listen is HOST:PORT"),
         (("--listen", "127.0.0.1:99999"), "--listen is HOST:PORT"),
+        (("--listen", "\xe4..b:8900"), "--listen is HOST:PORT"),
+        (("--listen", f"{'a' * 70}.b:8900"), "--listen is HOST:PORT"),
         (("--allow-host", "a.example"), "--allow-host goes with --listen"),
         (("--bearer-env", "NOT_THERE"), "the environment variable NOT_THERE is not set"),
         (("--header-env", "X-Key"), "--header-env is NAME=VARIABLE"),

@@ -294,6 +294,18 @@ def test_proxies_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> 
     assert script.asked[0].startswith(head + b"proxy-authorization: Basic bWU6d29yZA==\r\n")
 
 
+@pytest.mark.parametrize(
+    "said",
+    ["http://127.0.0.1:abc", "http://[bad", "http://127.0.0.1:99999", "[bad", "http://", "http://a..b:1"],
+)
+@pytest.mark.parametrize("url", ["http://server.invalid/mcp", "https://server.invalid/mcp"])
+def test_a_proxy_that_has_no_address(said: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _no_proxies(monkeypatch)
+    monkeypatch.setenv("ALL_PROXY", said)
+    with pytest.raises(Unreachable, match="the proxy that the environment names"):
+        ask(url)
+
+
 def test_a_proxy_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     _no_proxies(monkeypatch)
     script = Script(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n")

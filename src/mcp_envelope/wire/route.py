@@ -15,7 +15,7 @@ from base64 import b64encode
 from collections import deque
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 if TYPE_CHECKING:
     import ssl
@@ -110,7 +110,7 @@ async def _connect(loop: asyncio.AbstractEventLoop, to: Address, protocol: async
     if outer is None:
         found = await _reach(loop, to.host, to.port)
     else:
-        through = urlsplit(outer if "://" in outer else f"http://{outer}")
+        through = _through(outer)
         if through.scheme not in ("http", "https") or (through.scheme == to.scheme == "https"):
             raise Unreachable(f"no way through a proxy of this kind: {through.scheme}")
         said = (
@@ -225,6 +225,18 @@ def _outer(scheme: str, host: str, port: int) -> str | None:
     named = getproxies()
     outer = named.get(scheme) or named.get("all")
     return None if not outer or proxy_bypass(f"{host}:{port}") else outer
+
+
+def _through(outer: str) -> SplitResult:
+    try:
+        split = urlsplit(outer if "://" in outer else f"http://{outer}")
+        # To ask for the port is to find out whether it is one; and a name may be none that can be looked up.
+        if split.hostname and split.port != 0 and split.hostname.encode("idna"):
+            return split
+    except ValueError:
+        pass
+    # There may be a password in it.
+    raise Unreachable("the proxy that the environment names has no address that can be read")
 
 
 async def _tunnel(loop: asyncio.AbstractEventLoop, found: socket.socket, to: Address, said: str) -> None:
