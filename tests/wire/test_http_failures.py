@@ -416,6 +416,54 @@ def test_no_redirect_is_followed_on_behalf_of_a_caller(status: int, tmp_path: Pa
     assert elsewhere.seen == []
 
 
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("{server}//evil.example/x?y=1", "/.//evil.example/x?y=1"),
+        ("{server}/\\evil.example/x", "/./\\evil.example/x"),
+        ("{server}/a//b", "/a//b"),
+        ("{server}?x=1", "/?x=1"),
+        ("?x=1", "?x=1"),
+        ("//evil.example/x", "//evil.example/x"),
+    ],
+)
+def test_a_redirect_within_the_server_does_not_become_one_to_elsewhere(
+    location: str, shown: str, tmp_path: Path
+) -> None:
+    def script(seen: Seen) -> Reply:
+        said = location.format(server=f"http://{seen.header('host')}")
+        return Reply(307, [("location", said), ("content-length", "0")])
+
+    with _between(script, tmp_path) as (address, server):
+        assert post(address, call()).headers["location"] == shown
+        if shown.startswith("/./"):
+            post(address, call(), path=shown.removeprefix("/."))
+            assert server.seen[-1].path + "?" + server.seen[-1].query in (f"{shown[2:]}", f"{shown[2:]}?")
+
+
+@pytest.mark.parametrize("taken", ["/.//127.0.0.1/messages", "//127.0.0.1/messages"])
+def test_the_oldest_transport_does_not_lead_elsewhere(taken: str, tmp_path: Path) -> None:
+    def script(seen: Seen) -> Reply:
+        if seen.method == "GET":
+            named = f"http://{seen.header('host')}//127.0.0.1/messages"
+            return sites.stream_reply(b"event: endpoint\ndata: %b\n\n" % named.encode(), 2.0)
+        return Reply(202, [("content-length", "8")], [b"Accepted"])
+
+    with (
+        _between(script, tmp_path) as (address, server),
+        sites.client() as client,
+        client.stream("GET", f"{address}/sse") as response,
+    ):
+        assert next(response.iter_raw()) == b"event: endpoint\ndata: /.//127.0.0.1/messages\n\n"
+        host, port = address.removeprefix("http://").split(":")
+        body = msgspec.json.encode(call(tokenBudget=1000))
+        with socket.create_connection((host, int(port)), 10) as talking:
+            head = f"POST {taken} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
+            talking.sendall(head.encode() + body)
+            assert talking.recv(1000).startswith(b"HTTP/1.1 202 ")
+        assert server.seen[-1].path == "//127.0.0.1/messages"
+
+
 def test_what_speaks_of_one_connection_stays_there(tmp_path: Path) -> None:
     reply = json_reply({}, 200, ("connection", "x-hop"), ("x-hop", "1"), ("x-end", "1"))
     with _between(lambda seen: reply, tmp_path) as (address, server):

@@ -105,6 +105,7 @@ def test_what_it_says(tmp_path: Path) -> None:
     ("said", "words"),
     [
         (("--listen", "127.0.0.1:x"), "--listen is HOST:PORT"),
+        (("--listen", "127.0.0.1:\xb2"), "--listen is HOST:PORT"),
         (("--listen", "8900"), "--listen is HOST:PORT"),
         (("--listen", "127.0.0.1:99999"), "--listen is HOST:PORT"),
         (("--listen", "\xe4..b:8900"), "--listen is HOST:PORT"),

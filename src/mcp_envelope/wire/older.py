@@ -18,7 +18,7 @@ import anyio.abc
 from . import sse
 from .answer import Answer
 from .interceptor import Interceptor
-from .upstream import Headers, Unanswered, no_answer, passed, relative, whole
+from .upstream import Headers, Unanswered, no_answer, passed, relative, rooted, whole
 
 if TYPE_CHECKING:
     from .door import Request
@@ -88,10 +88,11 @@ class Older:
         self, request: Request, body: bytes, headers: Headers, owner: str | None, answer: Answer
     ) -> bool:
         """A message for a conversation of ours; False if it is none."""
-        talk = self._conversations.get(request.target)
+        target = rooted(request.target)
+        talk = self._conversations.get(target)
         if talk is None:
             return False
-        talk.headers, talk.url = headers, urljoin(self._upstream.url, request.target)
+        talk.headers, talk.url = headers, urljoin(self._upstream.url, target)
         moves = await self._upstream.look(talk.interceptor.from_client, body, owner)
         await talk.say(moves.to_client)
         own = [frame for frame in moves.to_server if talk.interceptor.owns(frame)]

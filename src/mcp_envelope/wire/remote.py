@@ -98,7 +98,7 @@ def _listen(options: argparse.Namespace, headers: dict[str, str], front: Front) 
 
     host, colon, port = options.listen.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
-    if not colon or not port.isdigit() or int(port) > 65535 or not _is_name(host):
+    if not colon or not port.isdecimal() or int(port) > 65535 or not _is_name(host):
         raise Misuse(f"--listen is HOST:PORT, such as 127.0.0.1:8900; got {options.listen!r}")
     named = tuple(options.allow_host)
     app = HttpProxy(

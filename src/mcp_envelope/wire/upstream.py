@@ -46,6 +46,7 @@ _OF_ONE_HOP: Final = frozenset(
     )
 )
 _CODINGS: Final = ("gzip", "deflate", "identity")
+_TWO_SLASHES: Final = ("//", "/\\", "\\/", "\\\\")
 
 
 def passed(headers: Headers) -> Headers:
@@ -244,8 +245,15 @@ def no_answer(request: bytes) -> bytes:
 
 
 def relative(address: str) -> str:
+    """The same place at whoever passes it on."""
     split = urlsplit(address)
-    return urlunsplit(("", "", split.path, split.query, ""))
+    path = split.path or ("/" if split.netloc else "")
+    return urlunsplit(("", "", rooted(path), split.query, ""))
+
+
+def rooted(target: str) -> str:
+    """A path that leads nowhere else: what follows two slashes, or what some take for them, would be a host."""
+    return f"/.{target}" if target[:2] in _TWO_SLASHES else target
 
 
 def origin(url: str) -> tuple[str, str, int]:
