@@ -262,6 +262,16 @@ def test_a_handle_belongs_to_the_credential_that_made_it(tmp_path: Path) -> None
     assert "HANDLE_UNKNOWN" in theirs["error"]["message"]
 
 
+@pytest.mark.parametrize("name", ["authorization", "x-api-key", "api-key", "x-auth-token"])
+def test_each_header_that_is_a_credential_tells_callers_apart(name: str, tmp_path: Path) -> None:
+    with _between(_replies(False), tmp_path) as (address, _server, _):
+        handle = structured(post(address, call(), {name: "mine"}))["_envelope"]["handle"]
+        asked = call("envelope_read", 2, handle=handle)
+        assert "row 0" in post(address, asked, {name: "mine"}).text
+        for headers in ({name: "theirs"}, {}):
+            assert problem(post(address, asked, headers).json()) == "HANDLE_UNKNOWN"
+
+
 def test_what_is_known_of_tools_is_asked_for_again_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,9 @@ import gzip
 import ipaddress
 import socket
 import ssl
+import struct
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,6 +146,20 @@ def test_a_connection_is_used_again_if_its_reply_was_whole(reply: bytes, connect
 def test_a_body_may_end_with_the_connection() -> None:
     with serving(Script(b"HTTP/1.1 200 OK\r\n\r\nall of it", None)) as port:
         assert ask(f"http://127.0.0.1:{port}")[0][1] == b"all of it"
+
+
+def test_a_body_that_ends_with_a_reset_is_not_whole() -> None:
+    class Reset(Script):
+        def talk(self, talking: socket.socket) -> None:
+            _head_and_body(talking)
+            talking.sendall(b"HTTP/1.1 200 OK\r\n\r\nall that ca")
+            # Long enough for it to be read.
+            time.sleep(0.1)
+            talking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            talking.close()
+
+    with serving(Reset()) as port, pytest.raises(Unanswered):
+        ask(f"http://127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(
