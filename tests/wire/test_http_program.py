@@ -217,3 +217,35 @@ def test_the_end_waits_for_what_runs_and_not_for_what_listens(tmp_path: Path) ->
         assert "Cancel" not in proxy.words
     assert sites.messages(response) == [result(1, sites.rows(1))]
     assert code in (0, -signal.SIGTERM)
+
+
+def test_what_is_not_answered_in_time_is_told_so_at_the_end(tmp_path: Path) -> None:
+    def script(seen: Seen) -> Reply:
+        if seen.json["id"] == 3:
+            return sites.stream_reply(b": hello\n\n", 60.0)
+        return Reply(200, [("content-type", "application/json")], [60.0])
+
+    async def run(url: str, process: subprocess.Popen[bytes]) -> list[httpx2.Response]:
+        async with httpx2.AsyncClient(timeout=30, trust_env=False) as client:
+            asked = [call(identifier=1), sites.request("ping", 2), call(identifier=3)]
+            running = [
+                asyncio.create_task(client.post(f"{url}/mcp", content=msgspec.json.encode(each)))
+                for each in asked
+            ]
+            while len(server.seen) < 3:
+                await asyncio.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            return await asyncio.gather(*running)
+
+    server = Scripted(script)
+    with (
+        sites.serving(server, lifespan="off") as behind,
+        programs.listening(tmp_path, "proxy", "--vault", "none", "--url", f"{behind}/mcp") as proxy,
+    ):
+        called, asked, streamed = asyncio.run(run(proxy.url, proxy.process))
+        assert proxy.process.wait(20) in (0, -signal.SIGTERM)
+        assert "Traceback" not in proxy.words
+    assert (called.status_code, sites.problem(called.json())) == (200, "UPSTREAM_DIED")
+    assert "The proxy ended before the server answered." in called.text
+    assert (asked.status_code, asked.json()["id"]) == (502, 2)
+    assert sites.problem(sites.messages(streamed)[-1]) == "UPSTREAM_DIED"

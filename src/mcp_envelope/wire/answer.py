@@ -72,6 +72,11 @@ class Answer:
             if self.moved is not None:
                 self.moved()
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether the client is still there."""
+        return self._door.is_open
+
     def hang_up(self) -> None:
         self._door.hang_up()
 

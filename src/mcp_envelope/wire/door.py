@@ -249,6 +249,12 @@ class Door(asyncio.Protocol):
         answer = Answer(self, request.method, request.is_old)
         try:
             await self._proxy.serve(request, answer)
+        except asyncio.CancelledError:
+            self.is_kept = False
+            if self.is_open and not answer.status:
+                # It took longer than the end can wait.
+                await answer.whole(503, [], b"The proxy ends.", "text/plain; charset=utf-8")
+            raise
         except Exception:
             _log.exception("mcp-envelope: a request could not be served")
             self.is_kept = False
@@ -319,6 +325,10 @@ class Door(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if self._transport is not None and data:
             self._transport.write(data)
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
 
     def hang_up(self) -> None:
         if self._transport is not None:

@@ -8,6 +8,7 @@ stream that its client can take up again just ends, because the rest is still to
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import aclosing, nullcontext
 from functools import lru_cache
@@ -51,6 +52,10 @@ _PATIENCE: Final = 30.0
 # The method of a request is near its beginning.
 _HEAD: Final = 1 << 12
 _OF_BODY: Final = ("content-length", "content-encoding")
+
+
+class _Ended(Exception):
+    """The proxy has to end."""
 
 
 class Exchange:
@@ -108,6 +113,11 @@ class Exchange:
             self._proxy.metrics.add("mcp_envelope_upstream_errors_total")
             _log.warning("mcp-envelope: the server behind did not answer: %s", error or type(error).__name__)
             await self._failed(error)
+        except asyncio.CancelledError:
+            if self._answer.is_heard:
+                # It is not the client that went, but we who have to.
+                await self._failed(_Ended())
+            raise
         finally:
             self._forget()
 
@@ -250,6 +260,8 @@ class Exchange:
             words, code = "The server's reply is larger than is taken.", "FRAME_TOO_LARGE"
         elif isinstance(error, Unreachable):
             words, code = "The server behind the proxy cannot be reached.", "UPSTREAM_UNAVAILABLE"
+        elif isinstance(error, _Ended):
+            words, code = "The proxy ended before the server answered.", "UPSTREAM_DIED"
         else:
             words, code = "The server behind the proxy broke off before it answered.", "UPSTREAM_DIED"
         if self._answer.status:
