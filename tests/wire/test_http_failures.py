@@ -441,6 +441,14 @@ def test_a_redirect_within_the_server_does_not_become_one_to_elsewhere(
             assert server.seen[-1].path + "?" + server.seen[-1].query in (f"{shown[2:]}", f"{shown[2:]}?")
 
 
+@pytest.mark.parametrize("location", ["http://[bad", "//["])
+def test_a_redirect_to_nowhere_passes_as_it_is(location: str, tmp_path: Path) -> None:
+    reply = Reply(307, [("location", location), ("content-length", "0")])
+    with _between(lambda seen: reply, tmp_path) as (address, _):
+        found = post(address, call())
+    assert (found.status_code, found.headers["location"]) == (307, location)
+
+
 @pytest.mark.parametrize("taken", ["/.//127.0.0.1/messages", "//127.0.0.1/messages"])
 def test_the_oldest_transport_does_not_lead_elsewhere(taken: str, tmp_path: Path) -> None:
     def script(seen: Seen) -> Reply:
@@ -454,7 +462,9 @@ def test_the_oldest_transport_does_not_lead_elsewhere(taken: str, tmp_path: Path
         sites.client() as client,
         client.stream("GET", f"{address}/sse") as response,
     ):
-        assert next(response.iter_raw()) == b"event: endpoint\ndata: /.//127.0.0.1/messages\n\n"
+        # Kept, since the connection goes with it.
+        reading = response.iter_raw()
+        assert next(reading) == b"event: endpoint\ndata: /.//127.0.0.1/messages\n\n"
         host, port = address.removeprefix("http://").split(":")
         body = msgspec.json.encode(call(tokenBudget=1000))
         with socket.create_connection((host, int(port)), 10) as talking:

@@ -246,6 +246,13 @@ def test_what_was_compressed_in_several_parts_is_all_there() -> None:
         ask(f"http://127.0.0.1:{port}")
 
 
+@pytest.mark.parametrize("location", [b"http://[bad", b"http://127.0.0.1:x/", b"//["])
+def test_a_redirect_to_nowhere_is_not_followed(location: bytes) -> None:
+    reply = b"HTTP/1.1 307 Elsewhere\r\nLocation: %b\r\nContent-Length: 0\r\n\r\n" % location
+    with serving(Script(reply)) as port:
+        assert ask(f"http://127.0.0.1:{port}")[0][0].status == 307
+
+
 def test_a_header_of_two_lines_is_not_sent() -> None:
     script = Script(_OK)
 

@@ -13,7 +13,7 @@ import logging
 from contextlib import aclosing, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 import msgspec
@@ -30,6 +30,7 @@ from .upstream import (
     Response,
     Unanswered,
     Unreachable,
+    led,
     media_type,
     no_answer,
     origin,
@@ -336,7 +337,8 @@ def _directed(headers: Headers, url: str) -> Headers:
 
 
 def _is_within(location: str, url: str) -> bool:
-    return origin(urljoin(url, location)) == origin(url)
+    there = led(url, location)
+    return there is not None and origin(there) == origin(url)
 
 
 def address(url: str, request: Request) -> str:

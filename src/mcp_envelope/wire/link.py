@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Final
-from urllib.parse import urljoin
 
 import anyio
 import anyio.abc
@@ -22,7 +21,18 @@ from msgspec import UnsetType
 from . import frames, sse
 from .frames import Frame, Id
 from .headers import TYPES, VERSION
-from .upstream import Headers, Response, Unanswered, Unreachable, Upstream, is_json, is_stream, origin, whole
+from .upstream import (
+    Headers,
+    Response,
+    Unanswered,
+    Unreachable,
+    Upstream,
+    is_json,
+    is_stream,
+    led,
+    origin,
+    whole,
+)
 
 _SESSION: Final = "mcp-session-id"
 # How often a broken answer is taken up again in a row, and how long to wait before, in seconds.
@@ -252,8 +262,8 @@ class Link:
                             if self._endpoint is not None and event.data:
                                 await self._received(event.data, None)
                             elif event.name == b"endpoint" and event.data:
-                                named = urljoin(url, event.data.decode("utf-8", "replace").strip())
-                                if origin(named) != origin(url):
+                                named = led(url, event.data.decode("utf-8", "replace").strip())
+                                if named is None or origin(named) != origin(url):
                                     # Whoever leads us elsewhere may want our credentials there.
                                     return
                                 self._endpoint, self.is_oldest = named, True

@@ -18,7 +18,7 @@ import anyio.abc
 from . import sse
 from .answer import Answer
 from .interceptor import Interceptor
-from .upstream import Headers, Unanswered, no_answer, passed, relative, rooted, whole
+from .upstream import Headers, Unanswered, led, no_answer, passed, relative, rooted, whole
 
 if TYPE_CHECKING:
     from .door import Request
@@ -53,7 +53,8 @@ class Older:
     ) -> None:
         """Relay a stream from its first event on."""
         said = (first.data or b"").decode("utf-8", "replace")
-        name = relative(urljoin(url, said))
+        there = led(url, said)
+        name = said if there is None else relative(there)
         talk = self._conversations[name] = _Conversation(interceptor, answer)
         # A whole address would lead past us.
         await answer.more(first.raw if said == name else first.with_data(name.encode()))

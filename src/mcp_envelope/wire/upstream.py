@@ -261,11 +261,22 @@ def origin(url: str) -> tuple[str, str, int]:
     return split.scheme, split.hostname or "", split.port or {"https": 443}.get(split.scheme, 80)
 
 
+def led(url: str, to: str) -> str | None:
+    """Where a server leads us; None if that is no address."""
+    try:
+        there = urljoin(url, to)
+        origin(there)
+    except ValueError:
+        return None
+    return there
+
+
 def _redirected(response: Response) -> str | None:
     """Where a reply sends us, if we go there: to the same server, with the same method."""
     if not response.is_redirect or (response.method != "GET" and response.status not in (307, 308)):
         return None
-    there = urljoin(response.url, response.get("location"))
+    if (there := led(response.url, response.get("location"))) is None:
+        return None
     scheme, host, port = origin(there)
     old = origin(response.url)
     upgraded = old == ("http", host, 80) and (scheme, port) == ("https", 443)
