@@ -437,6 +437,22 @@ def test_a_damaged_payload(run: Run, stored: Stored, tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"before"
 
 
+@pytest.mark.parametrize("bit", [3, 40, 70, 99, 150])
+def test_a_single_bit_of_the_outline(run: Run, stored: Stored, tmp_path: Path, bit: int) -> None:
+    sqlite3 = pytest.importorskip("sqlite3")
+    handle = stored()
+    connection = sqlite3.connect(tmp_path / "vault.db", isolation_level=None)
+    number, data = connection.execute("SELECT id, data FROM blobs ORDER BY id DESC LIMIT 1").fetchone()
+    rotten = bytearray(data)
+    rotten[bit // 8] ^= 1 << bit % 8
+    connection.execute("UPDATE blobs SET data = ? WHERE id = ?", (bytes(rotten), number))
+    connection.close()
+    for more in (["--path", "/log"], ["--all", "--path", "/log"], ["--grep", "line"]):
+        outcome = run(handle, *more)
+        assert (outcome.code, outcome.out) == (5, b"")
+        assert outcome.err.startswith("error: HANDLE_DAMAGED: ")
+
+
 def test_a_file_that_may_not_be_read(stored: Stored, tmp_path: Path) -> None:
     handle = stored()
     (tmp_path / "vault.db").chmod(0)

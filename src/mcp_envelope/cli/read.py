@@ -83,7 +83,7 @@ def run(arguments: list[str]) -> int:
     except StoreError as error:
         return told(unavailable(error))
     except Damaged as error:
-        return told(_damaged(error))
+        return told(damaged(error))
 
 
 def told(problem: Problem) -> int:
@@ -102,7 +102,7 @@ def unavailable(error: StoreError) -> Problem:
     return Problem("VAULT_UNAVAILABLE", str(error), hint)
 
 
-def _damaged(error: Damaged) -> Problem:
+def damaged(error: Damaged) -> Problem:
     return Problem(
         "HANDLE_DAMAGED",
         f"the stored result cannot be read back whole: {error}",

@@ -14,11 +14,11 @@ import time
 from typing import Any, Final
 
 from ..outcome import Failure
-from ..vault.store import DamagedFile, Entry, Stats, StoreError
+from ..vault.store import Damaged, DamagedFile, Entry, Stats, StoreError
 from ..vault.vault import Vault
 from . import console, screen, settings, vaults
 from .console import Misuse, Parser
-from .read import told, unavailable
+from .read import damaged, told, unavailable
 from .settings import Place
 
 _DESCRIPTION: Final = """\
@@ -68,6 +68,8 @@ def run(arguments: list[str]) -> int:
         return told(failure.problem)
     except StoreError as error:
         return told(unavailable(error))
+    except Damaged as error:
+        return told(damaged(error))
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -38,6 +38,7 @@ from ..jsontree import (
     windows,
 )
 from ..text import characters, string_cut, unescaped
+from .store import Damaged
 
 # A value of more bytes has a knot; about so many bytes of small children lie between two marks.
 FAR: Final = 1 << 15
@@ -336,4 +337,7 @@ _LOAD: Final = msgspec.msgpack.Decoder(Outline)
 
 
 def loads(data: bytes) -> Outline:
-    return _LOAD.decode(data)
+    try:
+        return _LOAD.decode(data)
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"the outline is not what was written: {error}") from None

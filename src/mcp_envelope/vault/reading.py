@@ -104,7 +104,7 @@ def _gone(vault: Vault | None, arguments: Mapping[str, Any], owner: str | None) 
             vault.open(str(arguments["handle"]).strip(), owner)
     except Failure as failure:
         return failure
-    except StoreError:
+    except (StoreError, Damaged):
         pass
     return None
 

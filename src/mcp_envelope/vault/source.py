@@ -1,8 +1,9 @@
 """The bytes of a stored payload, read a piece at a time.
 
-Strategy: a payload is stored as blobs of 64 KB, each compressed for itself, so that any piece costs the blobs
-it lies in. The text that a JSON string holds is a source too: its bytes are made by reading the stretches of
-the string that cover them and taking their escapes away. So JSON inside a string is read like any other.
+Strategy: a payload is stored as blobs of 64 KB, each compressed for itself and with a checksum, so that any piece
+costs the blobs it lies in, and what a disk made of them is never taken for what was written. The text that a
+JSON string holds is a source too: its bytes are made by reading the stretches of the string that cover them and
+taking their escapes away. So JSON inside a string is read like any other.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ from .outline import Knot, unpacked
 from .store import Damaged, Store
 
 if sys.version_info >= (3, 14):
-    from compression.zstd import ZstdCompressor, ZstdError
+    from compression.zstd import CompressionParameter, ZstdCompressor, ZstdError
     from compression.zstd import decompress as _decompress
 else:
-    from backports.zstd import ZstdCompressor, ZstdError
+    from backports.zstd import CompressionParameter, ZstdCompressor, ZstdError
     from backports.zstd import decompress as _decompress
 
 BLOB: Final = 1 << 16
 # Fast, and a third of the size: tools answer in JSON.
-_LEVEL: Final = 1
+_OPTIONS: Final[dict[int, int]] = {
+    CompressionParameter.compression_level: 1,
+    CompressionParameter.checksum_flag: 1,
+}
 _CACHED: Final = 64
 # Blobs that are read ahead when everything is wanted.
 _AHEAD: Final = 16
@@ -37,16 +41,18 @@ class Compressor:
     """Packs blobs one after the other, each for itself. To begin anew for each would cost more than the packing."""
 
     def __init__(self) -> None:
-        self._compressor = ZstdCompressor(level=_LEVEL)
+        self._compressor = ZstdCompressor(options=_OPTIONS)
 
     def pack(self, data: bytes | memoryview) -> bytes:
         return self._compressor.compress(data, ZstdCompressor.FLUSH_FRAME)
 
 
 def decompress(blob: bytes) -> bytes:
+    """What was packed; `Damaged` if a single bit of it is another."""
     try:
         return _decompress(blob)
-    except ZstdError as error:
+    except (ZstdError, MemoryError, ValueError) as error:
+        # A header that was changed may ask for any amount of memory.
         raise Damaged(f"a blob cannot be unpacked: {error}") from None
 
 

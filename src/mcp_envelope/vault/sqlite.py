@@ -31,7 +31,7 @@ from .store import (
     StoreError,
 )
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 # A blob's row is the entry's number times this, plus its own number; the last number holds the outline.
 _SPAN: Final = 1 << 20
 _OUTLINE: Final = _SPAN - 1
