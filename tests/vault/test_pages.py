@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ from mcp_envelope import seal
 from mcp_envelope.budget import Budget
 from mcp_envelope.dialects.notice import META_KEY
 from mcp_envelope.payload import read_payload
-from mcp_envelope.vault import outline, source
+from mcp_envelope.vault import outline, source, streams
+from mcp_envelope.vault.knots import loads
 from mcp_envelope.vault.reading import read
 from mcp_envelope.vault.sqlite import SQLiteStore
+from mcp_envelope.vault.streams import ListStream
 from mcp_envelope.vault.vault import Vault, new_handle
 
 from ..conftest import examples
@@ -405,3 +407,57 @@ def test_blocks_that_are_no_objects(vault: Vault) -> None:
         assert sealed.handle is not None
         for path in ("", "/content", "/content/0"):
             assert not read(vault, {"handle": sealed.handle, "path": path}).is_error
+
+
+def _record(number: int) -> dict[str, Any]:
+    return {"id": number, "body": f"{number} " * 60, "rows": list(range(number, number + 90))}
+
+
+def _streamed(vault: Vault, items: list[Any]) -> str:
+    handle = new_handle()
+    stream = ListStream(vault, handle, None, None)
+    for item in items:
+        stream.add(json.dumps(item).encode())
+    stream.finish()
+    return handle
+
+
+_SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "records": (lambda records: records, {"offset": 21}),
+    "in a record": (lambda records: records, {"path": "/21/rows", "offset": 30}),
+    "members": (lambda records: {f"k{n}": record for n, record in enumerate(records)}, {"path": "/k21/rows"}),
+    "in a string": (lambda records: {"s": json.dumps(records)}, {"path": "/s/21/rows", "offset": 30}),
+    "deep": (lambda records: [records[:30], [records[30:]]], {"path": "/0/21/rows", "offset": 30}),
+}
+
+
+@pytest.mark.parametrize("way", [*_SHAPES, "streamed"])
+def test_a_page_loads_no_more_of_a_larger_payload(
+    vault: Vault, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many large values in one: what is not on the way to the page is not loaded."""
+    monkeypatch.setattr(outline, "FAR", 300)
+    monkeypatch.setattr(streams, "FAR", 300)
+    monkeypatch.setattr(source, "BLOB", 1000)
+    monkeypatch.setattr(streams, "BLOB", 1000)
+    make, asked = _SHAPES.get(way, (None, {"path": "/21/rows", "offset": 30}))
+    loaded: list[int] = []
+    blobs = vault.store.blobs
+
+    def counted(key: str, numbers: Sequence[int]) -> list[bytes]:
+        loaded[-1] += len(numbers)
+        return blobs(key, numbers)
+
+    monkeypatch.setattr(vault.store, "blobs", counted)
+    shown: list[Any] = []
+    for count in (60, 2000):
+        records = [_record(number) for number in range(count)]
+        handle = _streamed(vault, records) if make is None else stored(vault, make(records))
+        made = loads(source.decompress(vault.open(handle).entry.outline))
+        assert made.root is not None
+        assert made.root.weight <= 20
+        loaded.append(0)
+        shown.append(read(vault, {"handle": handle, **asked}, budget=Budget.of(tokens=300)).to_result())
+    # The notice of the larger one has more digits, so somewhat less may fit.
+    assert shown[0]["content"][0]["text"][:300] == shown[1]["content"][0]["text"][:300]
+    assert loaded[1] <= loaded[0] + 3

@@ -25,7 +25,8 @@ from ..jsontree import (
     parse,
 )
 from ..text import characters
-from .outline import FAR, Knot, Outline, digest, unpacked
+from .knots import Knot, Outline, unpacked
+from .outline import FAR
 from .source import Source, Unescaped, unescaped
 from .store import Damaged
 
@@ -195,16 +196,9 @@ class Value:
     def _stretches_with(self, key: str, knot: Knot) -> list[int]:
         if knot.table is None:
             # Large members have their keys in the knot.
-            firsts = enumerate(unpacked(knot.firsts))
-            return [stretch for stretch, first in firsts if first not in knot.children]
+            return [stretch for stretch in range(len(knot.firsts) // 4) if not knot.is_large(stretch)]
         assert self._source is not None
-        hashed = digest(key)
-        bucket = hashed * knot.table.buckets >> 32
-        place = knot.table.start + 4 * bucket
-        start, end = memoryview(self._source.stored.read(place, place + 8)).cast("I")
-        data = self._source.stored.read(knot.table.start + start, knot.table.start + end)
-        pairs = memoryview(data).cast("I")
-        return [pairs[at + 1] for at in range(0, len(pairs), 2) if pairs[at] == hashed]
+        return knot.table.stretches(key, self._source.stored)
 
     def _what_is_there(self) -> str:
         where = self.path or "the top"
@@ -248,12 +242,12 @@ class Value:
                 yield Piece(index, item)
 
     def _stretch(self, knot: Knot, stretch: int) -> Iterator[Piece]:
+        assert self._source is not None
         first = unpacked(knot.firsts)[stretch]
-        child = knot.children.get(first)
+        child = knot.child(stretch, self._source.stored)
         if child is None:
             yield from _pieces(self._run(knot, stretch), first)
             return
-        assert self._source is not None
         size = child.end - child.start
         far = cast(Buffer, Far(size))
         member: Member | None = None
@@ -349,7 +343,7 @@ class Value:
         else:
             knot = self._knot
             for stretch, first in enumerate(unpacked(knot.firsts)):
-                if first in knot.children:
+                if knot.is_large(stretch):
                     for piece in self._stretch(knot, stretch):
                         assert piece.far is not None
                         yield from piece.far.opened().walk()

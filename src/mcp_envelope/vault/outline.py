@@ -4,21 +4,20 @@ Strategy: only what is large gets a `Knot`. A large list or object is marked eve
 there, and at which byte. What lies between two marks is a stretch: a run of small children that is read and
 parsed when one of them is wanted, or a single large child that has a knot of its own. A long string is marked
 by characters; one that holds JSON also has the knot of that JSON, in the coordinates of the unescaped text.
-An object with many small members has a table from the digest of a key to its stretch; tables follow the
-payload in the same stored bytes. What cannot be marked (equal keys, thousands of levels) is a leaf: correct,
-and read whole.
+An object with many members has a table from the digest of a key to its stretch. Tables, and the knots of many
+children, follow the payload in the same stored bytes. What cannot be marked (equal keys, thousands of levels) is
+a leaf: correct, and read whole.
 """
 
 from __future__ import annotations
 
 import re
-import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate, repeat
 from operator import add
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -38,76 +37,48 @@ from ..jsontree import (
     windows,
 )
 from ..text import characters, string_cut, unescaped
-from .store import Damaged
+from .knots import Knot, Outline, Table, digest, packed, placed
 
 # A value of more bytes has a knot; about so many bytes of small children lie between two marks.
 FAR: Final = 1 << 15
 _FEW_STRETCHES: Final = 4
+# So many knots may be loaded with one; children that bring more are stored elsewhere.
+_LOADED_TOGETHER: Final = 16
 _IN_A_BUCKET: Final = 256
 _LOOK: Final = 1 << 12
 _BETWEEN: Final = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _KEY: Final = re.compile(rb"(" + STRING + rb")[ \t\r\n]*:[ \t\r\n]*")
 
-KnotKind = Literal["array", "object", "string", "text", "leaf"]
 View = memoryview
 
 
-class Table(msgspec.Struct, array_like=True, frozen=True):
-    """Where the table of an object's keys is stored: a directory of buckets, and the buckets."""
-
-    start: int
-    buckets: int
-
-
-class Knot(msgspec.Struct, array_like=True):
-    kind: KnotKind
-    start: int
-    end: int
-    # Items, members or characters.
-    total: int
-    # For each stretch its first item, member or character, and the byte where it begins: packed, 4 bytes each.
-    firsts: bytes = b""
-    starts: bytes = b""
-    # A string: for each stretch the byte of the unescaped text where it begins.
-    inside: bytes = b""
-    children: dict[int, Knot] = {}
-    # The keys of an object's large members, and the table of all others if there are many.
-    keys: dict[str, int] = {}
-    table: Table | None = None
-    # The JSON that a string holds, in the coordinates of its text.
-    held: Knot | None = None
-
-
-class Outline(msgspec.Struct, array_like=True):
-    """`root` is None for a payload so small that it is read whole. `text` tells that it is not JSON."""
-
-    root: Knot | None = None
-    text: bool = False
-
-
-def packed(numbers: Sequence[int]) -> bytes:
-    return array("I", numbers).tobytes()
-
-
-def unpacked(numbers: bytes) -> memoryview:
-    return memoryview(numbers).cast("I")
-
-
-def digest(key: str) -> int:
-    return zlib.crc32(key.encode("utf-8", "surrogatepass"))
-
-
 class Builder:
-    """Makes the outline of a payload, and the tables that are stored behind it."""
+    """Makes the outline of a payload, and what is stored behind it: the tables, and the knots of many children."""
 
     def __init__(self, size: int) -> None:
-        self._tables: list[bytes] = []
+        self._behind: list[bytes] = []
         self._at = size
 
     @property
-    def tables(self) -> bytes:
-        return b"".join(self._tables)
+    def behind(self) -> bytes:
+        return b"".join(self._behind)
+
+    def _put(self, data: bytes) -> int:
+        """Store it behind the payload; where it will be."""
+        place = self._at
+        self._behind.append(data)
+        self._at += len(data)
+        return place
+
+    def hang(self, knot: Knot, children: dict[int, Knot], firsts: list[int], starts: list[int]) -> None:
+        """Give a list or an object its marks and its large children."""
+        knot.firsts, knot.starts = packed(firsts), packed(starts)
+        if sum([child.weight for child in children.values()]) <= _LOADED_TOGETHER:
+            knot.children = children
+        else:
+            found = map(children.get, firsts)
+            knot.places = packed([0 if child is None else self._put(placed(child)) for child in found])
 
     def document(self, data: bytes) -> Outline:
         """`data` is known to be JSON."""
@@ -143,6 +114,7 @@ class Builder:
 
     def _array(self, data: View, start: int, end: int, depth: int) -> Knot:
         knot = Knot("array", start, end, 0)
+        children: dict[int, Knot] = {}
         marks = _Marks()
         for at, stop, items in _windowed(data, start, end):
             positions = _positions(data, at, stop, [len(item) for item in items])
@@ -153,9 +125,9 @@ class Builder:
                     data, positions.at[index], positions.at[index] + len(items[index]), depth + 1
                 )
                 if child is not None:
-                    knot.children[ordinal] = child
+                    children[ordinal] = child
             knot.total += len(items)
-        knot.firsts, knot.starts = packed(marks.firsts), packed(marks.starts)
+        self.hang(knot, children, marks.firsts, marks.starts)
         return knot
 
     # -- objects --------------------------------------------------------------------------------------------
@@ -165,16 +137,17 @@ class Builder:
         keys = list(values)
         positions = _member_positions(data, start, end, values)
         knot = Knot("object", start, end, len(keys))
+        children: dict[int, Knot] = {}
         marks = _Marks()
         marks.add(positions)
         for index in positions.large:
             at = positions.values[index]
             child = self._knot(data, at, at + len(values[keys[index]]), depth + 1)
             if child is not None:
-                knot.children[index] = child
-                knot.keys[keys[index]] = index
-        knot.firsts, knot.starts = packed(marks.firsts), packed(marks.starts)
-        if len(marks.firsts) - len(knot.children) > _FEW_STRETCHES:
+                children[index] = child
+        self.hang(knot, children, marks.firsts, marks.starts)
+        knot.keys = {keys[index]: index for index in knot.children}
+        if knot.places or len(marks.firsts) - len(children) > _FEW_STRETCHES:
             knot.table = self._table(keys, marks.firsts)
         return knot
 
@@ -189,10 +162,7 @@ class Builder:
             buckets[hashed * count >> 32].extend((hashed, stretch))
         ends = accumulate([4 * (count + 1), *[4 * len(bucket) for bucket in buckets]])
         table = array("I", ends).tobytes() + b"".join([bucket.tobytes() for bucket in buckets])
-        place = Table(self._at, count)
-        self._tables.append(table)
-        self._at += len(table)
-        return place
+        return Table(self._put(table), count)
 
     # -- strings --------------------------------------------------------------------------------------------
 
@@ -327,17 +297,3 @@ def _member_positions(data: View, start: int, end: int, values: dict[str, Raw]) 
         # The last key came before, with another value.
         raise _Unmarked
     return _Positions(keys, starts, sizes)
-
-
-def dumps(outline: Outline) -> bytes:
-    return msgspec.msgpack.encode(outline)
-
-
-_LOAD: Final = msgspec.msgpack.Decoder(Outline)
-
-
-def loads(data: bytes) -> Outline:
-    try:
-        return _LOAD.decode(data)
-    except msgspec.MsgspecError as error:
-        raise Damaged(f"the outline is not what was written: {error}") from None

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from ..faults import mend_surrogates
 from ..jsontree import OPEN_STRING
-from .outline import Knot, unpacked
+from .knots import Knot, unpacked
 from .store import Damaged, Store
 
 if sys.version_info >= (3, 14):
@@ -79,7 +79,7 @@ def blobs_of(parts: Iterable[bytes]) -> Iterator[bytes]:
 class Source(Protocol):
     @property
     def stored(self) -> Source:
-        """The stored bytes themselves, where tables are."""
+        """The stored bytes themselves, where tables and knots are."""
         ...
 
     def read(self, start: int, end: int) -> bytes: ...

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from .outline import FAR, Knot, Outline, dumps, packed
+from .knots import Knot, Outline, dumps, packed
+from .outline import FAR, Builder
 from .source import BLOB, Compressor
 from .store import Entry, StoreError
 from .vault import key_of
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from .vault import Vault
 
 _AT_ONCE = 16 * BLOB
+# Positions have four bytes, and knots come after the list.
+_MOST = (1 << 32) - (1 << 24)
 
 
 class ListStream:
@@ -72,11 +75,13 @@ class ListStream:
         if self._member is not None:
             self._push(b"}")
         size = self._at
-        if size >= 1 << 32:
+        if size >= _MOST:
             raise StoreError(f"the list has {size} bytes, which is more than can be stored")
+        root = Knot("array", self._begin, end, self.total)
+        builder = Builder(size)
+        builder.hang(root, self._children, self._firsts, self._starts)
+        self._push(builder.behind)
         self._pack(len(self._waiting))
-        root = Knot("array", self._begin, end, self.total, packed(self._firsts), packed(self._starts))
-        root.children = self._children
         if self._member is not None:
             inner, root = root, Knot("object", 0, size, 1, packed([0]), packed([1]))
             root.children, root.keys = {0: inner}, {self._member: 0}

@@ -19,14 +19,15 @@ from ..jsontree import Buffer, sniff
 from ..outcome import Failure
 from ..payload import Payload
 from .document import Value, root_of
-from .outline import Builder, Outline, dumps, loads
+from .knots import Outline, dumps, loads
+from .outline import Builder
 from .source import Blobs, Compressor, blobs_of, decompress
 from .store import DEFAULT_TTL, Damaged, Entry, Gone, Kind, Store, StoreError, new_handle
 
 _log = logging.getLogger("mcp_envelope")
 
 _BATCH: Final = 32
-# Positions in an outline have four bytes, and tables come after the payload.
+# Positions in an outline have four bytes, and more comes after the payload.
 _MOST: Final = 1 << 31
 
 
@@ -66,7 +67,7 @@ class Vault:
         builder = Builder(len(data))
         outline = builder.text(data) if kind == "text" else builder.document(data)
         try:
-            self.write(handle, kind, len(data), [data, builder.tables], outline, tool, owner)
+            self.write(handle, kind, len(data), [data, builder.behind], outline, tool, owner)
         except StoreError as error:
             _log.warning("mcp-envelope: a result was not stored: %s", error)
             return str(error)
