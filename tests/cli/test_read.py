@@ -282,8 +282,9 @@ def test_all_of_one_value(run: Run, stored: Stored) -> None:
     log = run(handle, "--all", "--path", "/log").out
     assert log in data
     assert json.loads(log) == DOCUMENT["log"]
-    # A path goes on inside the JSON that a string holds, and so does this.
-    assert run(handle, "--all", "--path", "/held").out.decode() == DOCUMENT["held"]
+    # A string is a string, also if it holds JSON; a path goes on inside of that.
+    assert json.loads(run(handle, "--all", "--path", "/held").out) == DOCUMENT["held"]
+    assert run(handle, "--all", "--path", "/held/rows").out.decode() == str(list(range(9000)))
     assert json.loads(run(handle, "--all", "--path", "/held/rows").out) == list(range(9000))
     assert json.loads(run(stored(BLOCKS), "--all", "--path", "/1").out) == BLOCKS[1]
 
@@ -451,6 +452,36 @@ def test_a_single_bit_of_the_outline(run: Run, stored: Stored, tmp_path: Path, b
         outcome = run(handle, *more)
         assert (outcome.code, outcome.out) == (5, b"")
         assert outcome.err.startswith("error: HANDLE_DAMAGED: ")
+
+
+def test_exact(run: Run, tmp_path: Path) -> None:
+    held = json.dumps({"rows": ["ü"] * 9000}, indent=2, ensure_ascii=False)
+    data = json.dumps({"small": "[1,  2]", "held": held, "n": [1, 2]}, indent=1).encode()
+    vault = Vault(SQLiteStore(tmp_path / "vault.db"))
+    handle = new_handle()
+    assert vault.keep(handle, read_payload(data, "json")) is None
+    vault.close()
+
+    whole = run(handle, "--exact", "--bytes", "1000")
+    assert whole.out == data[: len(whole.out)]
+    assert f"--offset {len(whole.out)} --bytes 1000 --exact" in whole.err
+    assert run(handle, "--exact", "--path", "/small").out == b"[1,  2]"
+    assert run(handle, "--path", "/small").out == b"[1,2]"
+    second = run(handle, "--exact", "--path", "/held", "--offset", "12", "--tokens", "500")
+    assert held[12:].startswith(second.out.decode())
+    inside = run(handle, "--exact", "--path", "/held/rows", "--all")
+    assert inside.out.decode() == held[held.index("[") : held.rindex("]") + 1]
+
+    # A string has its quotes, whatever it holds, and with --exact it has none.
+    assert run(handle, "--all", "--path", "/small").out == b'"[1,  2]"'
+    assert run(handle, "--all", "--path", "/held").out == json.dumps(held).encode()
+    assert run(handle, "--all", "--exact", "--path", "/held").out.decode() == held
+    assert run(handle, "--all", "--exact").out == data
+    assert run(handle, "--all", "--path", "/n").out == b"[\n  1,\n  2\n ]"
+    for more in (["--query", "n"], ["--grep", "n"]):
+        outcome = run(handle, "--exact", *more)
+        assert outcome.code == 2
+        assert "--exact does not go with" in outcome.err
 
 
 def test_a_file_that_may_not_be_read(stored: Stored, tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ class Reader:
         assert not sealed.is_error, result
         return result["content"], (sealed.meta or {}).get(META_KEY, {}).get("dropped", [])
 
-    def text(self, path: str, offset: int = 0, total: int | None = None) -> str:
+    def text(self, path: str, offset: int = 0, total: int | None = None, **more: Any) -> str:
         """All characters of a string or a text, page by page."""
         parts: list[str] = []
         while total is None or offset < total:
-            blocks, cuts = self.call(path=path, offset=offset)
+            blocks, cuts = self.call(path=path, offset=offset, **more)
             parts.append(blocks[0]["text"])
             if not cuts:
                 break

@@ -31,7 +31,7 @@ def stored(data: bytes, far: int = 1 << 15, *, as_text: bool = False) -> Value:
         patch.setattr(document, "FAR", far)
         builder = Builder(len(data))
         made = builder.text(data) if as_text else builder.document(data)
-        return root_of(Whole(data + builder.behind), len(data), made)
+        return root_of(Whole(data + builder.behind), len(data), made).opened()
 
 
 def text(data: str, far: int = 1 << 15) -> Value:

@@ -30,7 +30,7 @@ def stored(data: bytes, far: int = 1 << 15) -> Value:
         patch.setattr(document, "FAR", far)
         builder = Builder(len(data))
         made = builder.document(data)
-        return root_of(Whole(data + builder.behind), len(data), made)
+        return root_of(Whole(data + builder.behind), len(data), made).opened()
 
 
 def text(data: str) -> Value:

@@ -137,7 +137,8 @@ def test_mistakes_are_told_with_their_place(reader: Reader, arguments: Any, code
 def test_what_the_tool_says_of_itself() -> None:
     assert TOOL["annotations"]["readOnlyHint"]
     assert TOOL["annotations"]["idempotentHint"]
-    assert set(TOOL["inputSchema"]["properties"]) == {"handle", "path", "offset", "query", "grep", "context"}
+    arguments = {"handle", "path", "offset", "query", "grep", "context", "exact"}
+    assert set(TOOL["inputSchema"]["properties"]) == arguments
     assert "24 hours" in TOOL["description"]
 
 

@@ -11,6 +11,7 @@ import argparse
 import base64
 import binascii
 import re
+from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
@@ -23,7 +24,8 @@ from ..meters import METERS, MeterUnavailable
 from ..outcome import Failure
 from ..sealed import Sealed
 from ..vault.document import BadPath, Value
-from ..vault.reading import read
+from ..vault.reading import exactly, read
+from ..vault.spelling import Spelling
 from ..vault.store import Damaged, DamagedFile, StoreError
 from ..vault.vault import Stored, Vault
 from . import console, files, screen, settings, vaults
@@ -40,8 +42,10 @@ what is printed:
   The page itself: JSON for lists and objects, the characters of a text or a
   string. A content block that is not text is printed as JSON; with --output
   an image, a sound or an embedded file is written decoded.
+  --exact prints text: the characters of a string, also of one that holds JSON,
+  and of any other value the stored bytes.
   --all prints the stored bytes; with --path those of one value, so a string
-  has its quotes.
+  has its quotes. With --exact it has none.
 
 exit codes:
   0    printed
@@ -61,6 +65,7 @@ examples, with the handle of a result that has a list `items`:
 """
 _TOLD: Final = 3
 # So much is read at a time when all of a value is wanted.
+_PIECE: Final = 1 << 20
 _BLOCK: Final = re.compile(r"(/content)?/[0-9]+")
 _BLOCKS: Final = "/content"
 
@@ -116,6 +121,8 @@ def _check(options: argparse.Namespace) -> None:
     for name in ("query", "grep"):
         if getattr(options, name) == "":
             raise Misuse(f"argument --{name}: it is empty")
+    if options.exact and (options.query or options.grep):
+        raise Misuse(f"--exact does not go with --{'query' if options.query else 'grep'}")
     if options.all:
         others = ("offset", "query", "grep", "json", "tokens", "bytes", "meter")
         values = [(name, getattr(options, name)) for name in others]
@@ -144,7 +151,9 @@ class _Reading:
 
     def page(self, budget: Budget) -> int:
         options = self.options
-        if options.output != files.STDIN and not (options.json or options.query or options.grep):
+        if options.output != files.STDIN and not (
+            options.json or options.query or options.grep or options.exact
+        ):
             if (file := self._block()) is not None:
                 files.write(options.output, file)
                 return console.SEALED
@@ -157,6 +166,7 @@ class _Reading:
             "query": options.query,
             "grep": options.grep,
             "context": options.context or 0,
+            "exact": options.exact,
         }
         # What was raised is told above, and nothing but a cut shall add a note to the page.
         sealed = read(self.vault, asked, budget=msgspec.structs.replace(budget, warning=None))
@@ -246,6 +256,7 @@ class _Reading:
             "--meter": options.meter,
         }
         words = [screen.option(name, value) for name, value in given.items() if value is not None]
+        words += [["--exact"]] if options.exact else []
         return vaults.read_command(options.handle, self.place, *chain.from_iterable(words))
 
     # -- all of it ------------------------------------------------------------------------------------------
@@ -258,8 +269,11 @@ class _Reading:
             )
         stored = self.vault.open(options.handle)
         chunks, size = stored.stream(), stored.entry.size
-        if options.path:
-            value = _found(stored, options.path)
+        if options.exact and options.path:
+            text = exactly(stored, options.path)
+            chunks, size = _texts(text), text.size
+        elif options.path:
+            value = _found(stored, options.path, opened=False)
             chunks, size = value.stream(), value.size
         to_screen = options.output == files.STDIN and screen.is_terminal()
         chunks = screen.watched(chunks, size, not to_screen)
@@ -270,11 +284,21 @@ class _Reading:
         return console.SEALED
 
 
-def _found(stored: Stored, path: str) -> Value:
+def _texts(text: Value | Spelling) -> Iterator[bytes]:
+    # What has no marks is decoded whole for every piece, so there are not many pieces.
+    room = max(_PIECE, text.size // 16)
+    at = 0
+    while at < text.total:
+        piece = text.text(at, room)
+        yield piece.encode()
+        at += len(piece)
+
+
+def _found(stored: Stored, path: str, *, opened: bool = True) -> Value:
     if stored.entry.kind == "blocks" and path[1:].split("/")[0].isdigit():
         path = _BLOCKS + path
     try:
-        return stored.root().find(path)
+        return stored.root().find(path, opened=opened)
     except BadPath as error:
         raise Failure("BAD_PATH", f"There is nothing at {path[:200]!r}.", f"{error.there}.") from None
 
@@ -339,6 +363,7 @@ def _parser() -> Parser:
         "--grep", type=console.plain_text, metavar="RE", help="search lines, with an RE2 pattern"
     )
     group.add_argument("--all", action="store_true", help="all of it, exactly as it was stored")
+    add("--exact", action="store_true", help="the exact characters, also of JSON, as text")
     add(
         "--context",
         type=console.whole_number,

@@ -27,8 +27,9 @@ from ..jsontree import (
 from ..text import characters
 from .knots import Knot, Outline, unpacked
 from .outline import FAR
+from .pieces import Piece, Run, pieces_of
 from .source import Source, Unescaped, unescaped
-from .store import Damaged
+from .spelling import Spelling
 
 ValueKind = Literal["object", "array", "string", "number", "boolean", "null", "text"]
 
@@ -48,32 +49,6 @@ class BadPath(Exception):
         self.path = path
         self.found = found
         self.there = there
-
-
-class Piece(msgspec.Struct, frozen=True, gc=False):
-    """A child of a list or an object. One that is large is `far`, and its `value` has a size only."""
-
-    ordinal: int
-    value: Buffer
-    member: Member | None = None
-    far: Value | None = None
-
-    def loaded(self, room: int) -> Piece:
-        """The same, here and whole if it is not larger than the room."""
-        if self.far is None or self.far.size > room:
-            return self
-        value = self.far.raw()
-        member = None if self.member is None else Member(self.member.key, self.member.raw_key, value)
-        return Piece(self.ordinal, value, member)
-
-
-class Run(msgspec.Struct, frozen=True):
-    """Some small children of the list or object at `path`, as a list or object of their own."""
-
-    path: str
-    kind: Literal["array", "object"]
-    first: int
-    data: bytes
 
 
 class Value:
@@ -146,20 +121,42 @@ class Value:
             return Value(self.path, node=inner)
         return self
 
-    def find(self, path: str) -> Value:
-        """The value that a JSON pointer leads to; the JSON in a string counts as what the string is."""
+    def _verbatim(self) -> Value:
+        """The same, but what is in a small value has all its blanks; to parse a value takes them away."""
+        value = self if self._knot is None else self.opened()
+        if value._spelled is None or value._node is None:
+            return value
+        raw = value._spelled.strip(WHITESPACE)
+        try:
+            if value.kind == "string" and value.opened() is not value:
+                raw = unescaped(raw[1:-1]).encode().strip(WHITESPACE)
+            return Value(self.path, node=Node(raw))
+        except (TooDeep, msgspec.DecodeError):
+            # Half a surrogate pair in a key: parsing has mended it.
+            return value.opened()
+
+    def find(self, path: str, *, opened: bool = True) -> Value:
+        """The value that a JSON pointer leads to; the JSON in a string counts as what the string is.
+
+        If it shall not be `opened` it is the value as it is stored: a string is a string, and blanks are there.
+        """
         if path and not path.startswith("/"):
             steps = path.removeprefix("$").replace("[", "/").replace("]", "").replace(".", "/").strip("/")
             raise BadPath(path, "", f"a path is a JSON pointer and begins with a slash, such as /{steps}")
         value = self
         for step in path.split("/")[1:]:
-            child = value.child(step.replace("~1", "/").replace("~0", "~"))
+            value = value.opened() if opened else value._verbatim()
+            child = value._step(step.replace("~1", "/").replace("~0", "~"))
             if child is None:
                 raise BadPath(path, value.path, value._what_is_there())
             value = child
-        return value
+        return value.opened() if opened else value
 
     def child(self, step: str) -> Value | None:
+        found = self._step(step)
+        return None if found is None else found.opened()
+
+    def _step(self, step: str) -> Value | None:
         if self.kind == "array":
             if not (step.isascii() and step.isdigit()) or len(step) > 15 or int(step) >= self.total:
                 return None
@@ -168,7 +165,7 @@ class Value:
             piece = self.member(step)
         else:
             return None
-        return None if piece is None else self.value(piece).opened()
+        return None if piece is None else self.value(piece)
 
     def value(self, piece: Piece) -> Value:
         """A child as a value of its own."""
@@ -177,7 +174,7 @@ class Value:
         return Value.small(self._path_of(piece), bytes(piece.value))
 
     def _path_of(self, piece: Piece) -> str:
-        return f"{self.path}/{step_of(piece)}"
+        return f"{self.path}/{piece.step}"
 
     def member(self, key: str) -> Piece | None:
         """The member of an object that has the key, as it is stored."""
@@ -246,7 +243,7 @@ class Value:
         first = unpacked(knot.firsts)[stretch]
         child = knot.child(stretch, self._source.stored)
         if child is None:
-            yield from _pieces(self._run(knot, stretch), first)
+            yield from pieces_of(self._run(knot, stretch), first)
             return
         size = child.end - child.start
         far = cast(Buffer, Far(size))
@@ -280,6 +277,15 @@ class Value:
         assert self._source is not None
         for at in range(self._knot.start, self._knot.end, _PIECE):
             yield self._source.read(at, min(at + _PIECE, self._knot.end))
+
+    def spelled(self) -> Value | Spelling:
+        """The value as text: a string's own characters, and of anything else the exact bytes."""
+        if self.kind in ("string", "text"):
+            return self
+        if self._knot is None:
+            return Spelling.of(self.path, self.raw())
+        assert self._source is not None
+        return Spelling(self.path, self._source, self._knot.start, self._knot.end)
 
     def node(self, room: int) -> Node:
         """The value for a fitter that has at most `room` bytes for it."""
@@ -352,29 +358,9 @@ class Value:
                     yield Run(self.path, kind, first, self._run(knot, stretch))
 
 
-def step_of(piece: Piece) -> str:
-    """The last step of the path of a child."""
-    if piece.member is None:
-        return str(piece.ordinal)
-    return piece.member.key.replace("~", "~0").replace("/", "~1")
-
-
-def _pieces(run: bytes, first: int) -> Iterator[Piece]:
-    node = Node(run)
-    try:
-        if node.kind == "object":
-            for index, member in enumerate(node.members(), first):
-                yield Piece(index, member.value, member)
-        else:
-            for index, item in enumerate(node.all_items(), first):
-                yield Piece(index, item)
-    except msgspec.DecodeError as error:
-        raise Damaged(f"the stored payload is not what was written: {error}") from None
-
-
 def root_of(source: Source, size: int, outline: Outline) -> Value:
     """The whole payload as a value."""
     if outline.root is not None:
-        return Value.large("", outline.root, source).opened()
+        return Value.large("", outline.root, source)
     data = source.read(0, size)
-    return Value("", plain=data) if outline.text else Value.small("", data).opened()
+    return Value("", plain=data) if outline.text else Value.small("", data)

@@ -25,8 +25,9 @@ import msgspec
 from ..jsontree import encode
 from ..text import characters
 from .bounds import BadQuery, Budget, TooCostly
-from .document import Run, Value
+from .document import Value
 from .pattern import Finder
+from .pieces import Run
 from .strings import children_of, decoded, path_of, places_in, texts_in
 
 __all__ = ["LIMITS", "BadQuery", "Found", "Limits", "Match", "TooCostly", "run"]

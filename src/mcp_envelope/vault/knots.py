@@ -90,6 +90,9 @@ class Outline(msgspec.Struct, array_like=True):
 
     root: Knot | None = None
     text: bool = False
+    # Of JSON with characters of several bytes: the character and the byte at each mark.
+    firsts: bytes = b""
+    starts: bytes = b""
 
 
 def packed(numbers: Sequence[int]) -> bytes:

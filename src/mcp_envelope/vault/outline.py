@@ -87,7 +87,10 @@ class Builder:
         start = len(data) - len(data.lstrip(WHITESPACE))
         end = len(data.rstrip(WHITESPACE))
         knot = self._knot(View(data), start, end, 0)
-        return Outline(knot)
+        if data.isascii():
+            return Outline(knot)
+        marks = _text_knot(data)
+        return Outline(knot, firsts=marks.firsts, starts=marks.starts)
 
     def text(self, data: bytes) -> Outline:
         """Plain text; what is JSON comes as a document."""

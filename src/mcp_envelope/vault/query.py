@@ -24,10 +24,11 @@ from msgspec import Raw
 
 from ..jsontree import OPEN_ARRAY
 from .bounds import BadQuery, Budget, TooCostly
-from .document import Piece, Value
+from .document import Value
 from .evaluation import Engine, Stream, decode, size_of
 from .expression import SEQUENCES, Node, looks_once, parse, parts_of
 from .functions import OBJECT, POINTER, Step, WrongType, is_false
+from .pieces import Piece
 
 __all__ = ["LIMITS", "BadQuery", "Limits", "TooCostly", "run"]
 

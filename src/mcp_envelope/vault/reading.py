@@ -19,9 +19,10 @@ from ..jsontree import encode
 from ..outcome import Failure
 from ..page import Page, Part, Shape
 from ..sealed import Sealed
-from .document import BadPath, Value, step_of
+from .document import BadPath, Value
+from .spelling import Spelling
 from .store import Damaged, StoreError
-from .vault import Vault, failures
+from .vault import Stored, Vault, failures
 
 if TYPE_CHECKING:
     from ..policy import Policy
@@ -62,6 +63,10 @@ TOOL: Final[dict[str, Any]] = {
                 "minimum": 0,
                 "maximum": _MOST_CONTEXT,
                 "description": "With grep: lines to show before and after each match.",
+            },
+            "exact": {
+                "type": "boolean",
+                "description": "The exact characters, also of JSON, as text.",
             },
         },
         "required": ["handle"],
@@ -114,12 +119,17 @@ def _page(vault: Vault | None, arguments: Mapping[str, Any], owner: str | None, 
     path = _text(arguments, "path") or ""
     offset = _whole(arguments, "offset")
     query, grep = _text(arguments, "query"), _text(arguments, "grep")
+    exact = _flag(arguments, "exact")
     if not handle:
         raise Failure(
             "BAD_ARGS", "`handle` is missing.", "Give the handle from the notice of the cut result."
         )
     if query and grep:
         raise Failure("BAD_ARGS", "`query` and `grep` do not go together.", "Use one of them at a time.")
+    if exact and (query or grep):
+        raise Failure(
+            "BAD_ARGS", "`exact` goes with a path alone.", "Leave out `exact`, or `query` and `grep`."
+        )
     if vault is None:
         raise Failure(
             "HANDLE_UNKNOWN",
@@ -127,8 +137,10 @@ def _page(vault: Vault | None, arguments: Mapping[str, Any], owner: str | None, 
             "Call the tool again with a narrower request, or a larger budget.",
         )
     stored = vault.open(handle, owner)
-    root = stored.root()
     room = most_bytes(budget)
+    if exact:
+        return _page_of_text(exactly(stored, path), offset, room, ", exact=true")
+    root = stored.root()
     if grep:
         return _matches(root, grep, path, offset, _whole(arguments, "context"), room)
     if query:
@@ -155,33 +167,46 @@ def page_of(value: Value, offset: int, room: int, reading: str = "") -> Page:
             piece = found.loaded(room)
             far = None if piece.far is None else piece.far.node(room)
             raw_key = b"" if piece.member is None else piece.member.raw_key
-            parts.append(Part(step_of(piece), piece.value, raw_key, far))
+            parts.append(Part(piece.step, piece.value, raw_key, far))
             covered += parts[-1].size + 1
         shape: Shape = "array" if value.kind == "array" else "object"
         return Page(
             value.path, shape, offset, value.total, parts=parts, whole=whole, most=room, reading=reading
         )
     if value.kind in ("string", "text"):
-        text = value.text(offset, room)
-        whole = offset + len(text) >= value.total
-        return Page(
-            value.path,
-            "text",
-            offset,
-            value.total,
-            text=text.encode(),
-            whole=whole,
-            most=room,
-            reading=reading,
-        )
+        return _page_of_text(value, offset, room, reading)
     return Page(value.path, "whole", 0, 1, text=value.raw(), reading=reading)
+
+
+def _page_of_text(value: Value | Spelling, offset: int, room: int, reading: str) -> Page:
+    _check_offset(value, offset)
+    text = value.text(offset, room)
+    whole = offset + len(text) >= value.total
+    return Page(
+        value.path,
+        "text",
+        offset,
+        value.total,
+        text=text.encode(),
+        whole=whole,
+        most=room,
+        reading=reading,
+    )
+
+
+def exactly(stored: Stored, path: str) -> Value | Spelling:
+    """The text of the value at a path: a string's own characters, and of anything else the stored bytes."""
+    if not path:
+        return stored.spelled()
+    root = stored.root(opened=False)
+    if stored.entry.kind == "blocks":
+        return _found_in_either(root, _of_block(path), opened=False).spelled()
+    return _found(root, path, opened=False).spelled()
 
 
 def _page_of_blocks(root: Value, path: str, offset: int, budget: Budget, room: int) -> Page:
     """Content blocks come back as such: an image as an image, if the budget has room for it."""
-    if path[1:].split("/")[0].isdigit():
-        # Dialects other than native tell the paths of blocks without their list's name.
-        path = _BLOCKS + path
+    path = _of_block(path)
     above, _, step = path.rpartition("/")
     value = _found_in_either(root, path or _BLOCKS)
     if value.path == _BLOCKS:
@@ -194,23 +219,28 @@ def _page_of_blocks(root: Value, path: str, offset: int, budget: Budget, room: i
     return page_of(value, offset, room)
 
 
-def _found_in_either(root: Value, path: str) -> Value:
+def _of_block(path: str) -> str:
+    """Dialects other than native tell the paths of blocks without their list's name."""
+    return _BLOCKS + path if path[1:].split("/")[0].isdigit() else path
+
+
+def _found_in_either(root: Value, path: str, *, opened: bool = True) -> Value:
     """A path into the result, or into its structure, which many would take for the same."""
     try:
-        return root.find(path)
+        return root.find(path, opened=opened)
     except BadPath:
         structure = root.child("structuredContent")
         try:
             if structure is not None:
-                return structure.find(path)
+                return structure.find(path, opened=opened)
         except BadPath:
             pass
     return _found(root, path)
 
 
-def _found(root: Value, path: str) -> Value:
+def _found(root: Value, path: str, *, opened: bool = True) -> Value:
     try:
-        return root.find(path)
+        return root.find(path, opened=opened)
     except BadPath as error:
         there = f"{error.there[:1].upper()}{error.there[1:]}"
         raise Failure(
@@ -218,7 +248,7 @@ def _found(root: Value, path: str) -> Value:
         ) from None
 
 
-def _check_offset(value: Value, offset: int) -> None:
+def _check_offset(value: Value | Spelling, offset: int) -> None:
     total = value.total if value.kind in ("array", "object", "string", "text") else 1
     if offset > total or (offset == total and total > 0):
         kind = {"array": "items", "object": "members"}.get(value.kind, "characters")
@@ -295,6 +325,17 @@ def _whole(arguments: Mapping[str, Any], name: str) -> int:
         code = "BAD_OFFSET" if name == "offset" else "BAD_ARGS"
         raise Failure(code, f"`{name}` is a whole number from 0 on, not {_told(value)}.", "Count from 0.")
     return min(value, _MOST_CONTEXT) if name == "context" else value
+
+
+def _flag(arguments: Mapping[str, Any], name: str) -> bool:
+    value = arguments.get(name)
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    if value is not None and not isinstance(value, bool):
+        raise Failure(
+            "BAD_ARGS", f"`{name}` is true or false, not {_told(value)}.", f"Give `{name}` as a boolean."
+        )
+    return bool(value)
 
 
 def _told(value: object) -> str:

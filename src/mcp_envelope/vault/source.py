@@ -12,11 +12,11 @@ import sys
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ..faults import mend_surrogates
 from ..jsontree import OPEN_STRING
-from .knots import Knot, unpacked
+from .knots import Knot, packed, unpacked
 from .store import Damaged, Store
 
 if sys.version_info >= (3, 14):
@@ -76,7 +76,17 @@ def blobs_of(parts: Iterable[bytes]) -> Iterator[bytes]:
         yield compress(rest)
 
 
+class Marks(NamedTuple):
+    """Which character begins at which byte, for some of them, the very first included."""
+
+    firsts: memoryview
+    starts: memoryview
+
+
 class Source(Protocol):
+    # None if every byte is a character.
+    marks: Marks | None
+
     @property
     def stored(self) -> Source:
         """The stored bytes themselves, where tables and knots are."""
@@ -90,6 +100,7 @@ class Whole:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+        self.marks = None if data.isascii() else Marks(*[unpacked(packed([0]))] * 2)
 
     @property
     def stored(self) -> Source:
@@ -102,7 +113,8 @@ class Whole:
 class Blobs:
     """A payload in a store."""
 
-    def __init__(self, store: Store, key: str, size: int) -> None:
+    def __init__(self, store: Store, key: str, size: int, marks: Marks | None = None) -> None:
+        self.marks = marks
         self._store = store
         self._key = key
         self._size = size
@@ -147,12 +159,15 @@ class Unescaped:
         self._starts = unpacked(knot.starts)
         self._inside = unpacked(knot.inside)
         self._end = knot.end - 1
+        self.marks: Marks | None = Marks(unpacked(knot.firsts), self._inside)
 
     @property
     def stored(self) -> Source:
         return self._source.stored
 
     def read(self, start: int, end: int) -> bytes:
+        if start >= end:
+            return b""
         first = bisect_right(self._inside, start) - 1
         last = max(bisect_right(self._inside, end - 1) - 1, first)
         stop = self._starts[last + 1] if last + 1 < len(self._starts) else self._end

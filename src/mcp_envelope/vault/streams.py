@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ..text import characters
 from .knots import Knot, Outline, dumps, packed
 from .outline import FAR, Builder
 from .source import BLOB, Compressor
@@ -43,6 +44,9 @@ class ListStream:
         self._firsts: list[int] = []
         self._starts: list[int] = []
         self._marked = 0
+        # Characters so far, and how many there were at each start.
+        self._characters = 0
+        self._counted: list[int] = []
         self._children: dict[int, Knot] = {}
         self._push(b"[" if member is None else b'{"%b":[' % member.encode())
         self._begin = self._at - 1
@@ -60,6 +64,7 @@ class ListStream:
         if large or not self._firsts or self._at - self._marked >= FAR or self.total - 1 in self._children:
             self._firsts.append(self.total)
             self._starts.append(self._at)
+            self._counted.append(self._characters)
             self._marked = self._at
         if large:
             self._children[self.total] = Knot("leaf", self._at, self._at + len(item), 0)
@@ -80,11 +85,15 @@ class ListStream:
         root = Knot("array", self._begin, end, self.total)
         builder = Builder(size)
         builder.hang(root, self._children, self._firsts, self._starts)
+        outline = Outline()
+        if self._characters < size:
+            outline.firsts, outline.starts = packed([0, *self._counted]), packed([0, *self._starts])
         self._push(builder.behind)
         self._pack(len(self._waiting))
         if self._member is not None:
             inner, root = root, Knot("object", 0, size, 1, packed([0]), packed([1]))
             root.children, root.keys = {0: inner}, {self._member: 0}
+        outline.root = root
         entry = Entry(
             key=self._key,
             handle=self._handle,
@@ -95,7 +104,7 @@ class ListStream:
             created=time.time(),
             expires=self._expires,
             tool=self._tool,
-            outline=self._compressor.pack(dumps(Outline(root))),
+            outline=self._compressor.pack(dumps(outline)),
         )
         self._writing.commit(entry)
         self._writing.__exit__(None, None, None)
@@ -106,6 +115,7 @@ class ListStream:
 
     def _push(self, data: bytes) -> None:
         self._waiting += data
+        self._characters += characters(data)
 
     def _pack(self, size: int) -> None:
         view = memoryview(self._waiting)

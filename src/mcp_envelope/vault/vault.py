@@ -19,9 +19,10 @@ from ..jsontree import Buffer, sniff
 from ..outcome import Failure
 from ..payload import Payload
 from .document import Value, root_of
-from .knots import Outline, dumps, loads
+from .knots import Outline, dumps, loads, unpacked
 from .outline import Builder
-from .source import Blobs, Compressor, blobs_of, decompress
+from .source import Blobs, Compressor, Marks, blobs_of, decompress
+from .spelling import Spelling
 from .store import DEFAULT_TTL, Damaged, Entry, Gone, Kind, Store, StoreError, new_handle
 
 _log = logging.getLogger("mcp_envelope")
@@ -36,14 +37,30 @@ class Stored:
 
     def __init__(self, entry: Entry, store: Store) -> None:
         self.entry = entry
-        self._source = Blobs(store, entry.key, entry.size)
+        self._store = store
 
-    def root(self) -> Value:
-        return root_of(self._source, self.entry.size, loads(decompress(self.entry.outline)))
+    def root(self, *, opened: bool = True) -> Value:
+        source, outline = self._opened()
+        root = root_of(source, self.entry.size, outline)
+        return root.opened() if opened else root
+
+    def spelled(self) -> Value | Spelling:
+        """All of it as text, exactly as it was stored."""
+        source, outline = self._opened()
+        if outline.text:
+            return root_of(source, self.entry.size, outline)
+        if outline.root is None:
+            return Spelling.of("", source.read(0, self.entry.size))
+        return Spelling("", source, 0, self.entry.size)
 
     def stream(self) -> Iterator[bytes]:
         """The exact bytes that were stored."""
-        return self._source.stream()
+        return Blobs(self._store, self.entry.key, self.entry.size).stream()
+
+    def _opened(self) -> tuple[Blobs, Outline]:
+        outline = loads(decompress(self.entry.outline))
+        marks = Marks(unpacked(outline.firsts), unpacked(outline.starts)) if outline.firsts else None
+        return Blobs(self._store, self.entry.key, self.entry.size, marks), outline
 
 
 class Vault:
