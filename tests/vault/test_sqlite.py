@@ -327,6 +327,43 @@ def test_a_blob_that_was_changed_is_noticed(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_full_disk_can_be_purged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SQLiteStore(tmp_path / "vault.db")
+    sealed_with(Vault(store))
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite, "_let_go", full)
+    assert store.purge() == 1
+    assert not list(tmp_path.iterdir())
+    assert store.stats().entries == 0
+    store.close()
+
+
+def _no_bytes() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+
+def test_where_nothing_can_be_written_everything_can_be_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "vault.db"
+    store = SQLiteStore(path)
+    for _ in range(5):
+        Vault(store).keep(new_handle(), read_payload(ROWS))
+    store.close()
+    ran = subprocess.run(
+        [sys.executable, "-m", "mcp_envelope", "vault", "purge", "--yes", "--vault", str(path)],
+        capture_output=True,
+        text=True,
+        preexec_fn=_no_bytes,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "")
+    assert ran.stderr.startswith(("deleted: 5 results", "removed: "))
+    assert not path.exists()
+
+
 def test_the_file_shrinks_when_its_payloads_are_gone(tmp_path: Path) -> None:
     path = tmp_path / "vault.db"
     store = SQLiteStore(path)

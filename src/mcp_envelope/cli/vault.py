@@ -14,7 +14,7 @@ import time
 from typing import Any, Final
 
 from ..outcome import Failure
-from ..vault.store import Damaged, DamagedFile, Entry, Stats, StoreError
+from ..vault.store import Damaged, DamagedFile, DiskTrouble, Entry, Stats, StoreError
 from ..vault.vault import Vault
 from . import console, screen, settings, vaults
 from .console import Misuse, Parser
@@ -194,12 +194,12 @@ def _purge(vault: Vault, options: argparse.Namespace) -> int:
         return _purge_one(vault, options)
     try:
         before: Stats | None = vault.store.stats()
-    except DamagedFile:
+    except (DamagedFile, DiskTrouble) as error:
         if options.expired:
             raise
-        before = None
+        before, trouble = None, "damaged" if isinstance(error, DamagedFile) else "not usable on this disk"
     if before is None:
-        question = f"{place} is damaged. Remove it?"
+        question = f"{place} is {trouble}. Remove it?"
     elif options.expired:
         question = f"Delete what has expired at {place}?"
     else:
@@ -211,10 +211,12 @@ def _purge(vault: Vault, options: argparse.Namespace) -> int:
     else:
         vault.store.purge()
     if before is None:
-        console.say("done", f"removed: {place} was damaged, and everything in it is gone")
+        console.say("done", f"removed: {place} was {trouble}, and everything in it is gone")
         return console.SEALED
-    after = vault.store.stats()
-    count, size = max(before.entries - after.entries, 0), max(before.size - after.size, 0)
+    count, size = before.entries, before.size
+    if not vaults.missing_file(vault):
+        after = vault.store.stats()
+        count, size = max(count - after.entries, 0), max(size - after.size, 0)
     console.say("done", f"deleted: {_many(count)}, {screen.human_size(size)}")
     return console.SEALED
 

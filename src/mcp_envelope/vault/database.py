@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from .store import DamagedFile, StoreError
+from .store import DamagedFile, DiskTrouble, StoreError
 
 # How long a writer waits for another one, in seconds.
 _PATIENCE: Final = 5.0
@@ -219,9 +219,11 @@ class Database:
         if "malformed" in said or "corrupt" in said:
             return DamagedFile(f"{self.path} is damaged ({said}); move it away")
         if "full" in said:
-            return StoreError(
+            return DiskTrouble(
                 f"no room to write {self.path} ({said}); free some space, or name another place"
             )
+        if "disk i/o" in said:
+            return DiskTrouble(f"cannot use {self.path}: {said}; see whether the disk is full, or fails")
         if "locked" in said or "busy" in said:
             return StoreError(f"{self.path} is locked by another process ({said})")
         if "readonly" in said or "read-only" in said:

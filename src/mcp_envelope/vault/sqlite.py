@@ -24,6 +24,7 @@ from .store import (
     REMEMBERED,
     Damaged,
     DamagedFile,
+    DiskTrouble,
     Entry,
     Fate,
     Gone,
@@ -186,6 +187,7 @@ class SQLiteStore:
             self._freed = True
 
     def purge(self) -> int:
+        ready: list[int] = []
         try:
             with self._database.writing() as connection:
                 ready = _ids(connection, "state = 'ready' AND expires > ?", time.time())
@@ -194,9 +196,9 @@ class SQLiteStore:
             self.give_back(pages=0)
             with self._database.reading() as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        except DamagedFile:
+        except (DamagedFile, DiskTrouble):
+            # Everything shall go, and the file itself always can.
             self._database.remove()
-            return 0
         return len(ready)
 
     def stats(self) -> Stats:

@@ -48,6 +48,10 @@ class DamagedFile(StoreError):
     """The store is ours, and ruined: nothing helps but beginning anew."""
 
 
+class DiskTrouble(StoreError):
+    """The disk is full, or fails: nothing can be written, not even that something is deleted."""
+
+
 class Damaged(Exception):
     """The entry is there, but not all of its blobs are, or they are not what was written."""
 
