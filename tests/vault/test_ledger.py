@@ -46,6 +46,15 @@ def test_calls_are_noted_with_their_sizes(tmp_path: Path) -> None:
     vault.close()
 
 
+def test_half_a_character_in_a_name_loses_nothing(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    for tool in ("before", "half \ud83d", "after"):
+        ledger.record(Call.of(seal({"a": 1}), tool))
+    ledger.flush()
+    assert [call.tool for call in ledger.calls()] == ["after", "half ?", "before"]
+    ledger.close()
+
+
 def test_totals(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     now = time.time()

@@ -172,7 +172,7 @@ class Ledger:
                 names = ", ".join(Call.__struct_fields__)
                 connection.executemany(
                     f"INSERT INTO calls ({names}) VALUES ({marks})",
-                    [msgspec.structs.astuple(call) for call in calls],
+                    [tuple(map(_writable, msgspec.structs.astuple(call))) for call in calls],
                 )
                 if time.time() - self._pruned > 3600:
                     self._pruned = time.time()
@@ -226,3 +226,8 @@ class Ledger:
     def close(self) -> None:
         self.flush()
         self._database.close()
+
+
+def _writable(value: object) -> object:
+    """Half a character in a name would keep the whole batch from being written."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
