@@ -964,6 +964,12 @@ def test_the_place_has_no_secrets(url: str, place: str) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("url", ["valkey://", "redis:///0", "rediss://?db=1"])
+def test_a_url_without_a_host(url: str) -> None:
+    with pytest.raises(StoreError, match="names no host"):
+        ValkeyStore(url)
+
+
 @pytest.mark.parametrize("url", ["", "127.0.0.1:6379", "http://:s3cret@127.0.0.1", "valkey:"])
 def test_schemes(url: str) -> None:
     with pytest.raises(StoreError, match="starts with valkey://, valkeys://, redis://, rediss:// or unix://"):

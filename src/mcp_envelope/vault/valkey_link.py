@@ -255,6 +255,8 @@ def _read(url: str) -> tuple[str, str, bool, dict[str, Any]]:
             )
         place = f"unix://{parts.path}"
     else:
+        if not parts.netloc:
+            raise StoreError(f"The URL of the store names no host: it is like {scheme}://HOST:6379.")
         number = parts.path.strip("/")
         if number and not number.isdecimal():
             raise StoreError(
