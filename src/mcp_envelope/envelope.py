@@ -22,7 +22,7 @@ from .context import current
 from .dialects.notice import READ_TOOL
 from .facts import Facts
 from .job import PROFILES, Dialect, Job, Lanes, Profile
-from .outcome import read_outcome, sendable
+from .outcome import Failure, read_outcome, sendable
 from .payload import As, Payload, read_payload
 from .ranking import Ranking
 from .ranking import rank as rank_by
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .policy import Policy
 
 _READINGS: Final = get_args(As)
+# A URL, or a host and its port.
+_ADDRESS: Final = re.compile(r"\w://|[\w\]]:[0-9]{1,5}\b")
 # What a handle may look like: the smallest budget must have room for it, and a call must be able to name it.
 _HANDLE: Final = re.compile(r"[A-Za-z0-9._~-]{1,43}")
 
@@ -121,6 +123,8 @@ def seal(
     )
     outcome = read_outcome(payload, facts, current())
     facts = outcome.facts
+    if isinstance(payload, OwnFailure):
+        facts = replace(facts, summary=payload.problem.message, error=payload.problem)
     read = read_payload(outcome.data, read_as) if outcome.has_data else Payload()
     if wrap and read.text is not None:
         # The schema speaks of {"result": …}, so a text is a value like any other.
@@ -160,6 +164,16 @@ def seal(
         redacted=secrets,
         in_place=spoken.name == "native",
     )
+
+
+class OwnFailure(Failure):
+    """A failure in our own words and the caller's, which are shown as they are."""
+
+
+def not_stored(problem: str) -> str:
+    """The warning. Who reads a result need not know folders and addresses; the log has them."""
+    reason = "its store cannot be used now" if _ADDRESS.search(problem) else scrub(problem)
+    return f"The whole result was not stored: {reason}"
 
 
 class Keeper(Protocol):
@@ -207,9 +221,7 @@ def _sealed_and_kept(spoken: Dialect, job: Job, vault: Keeper) -> Lanes:
     if problem is None:
         return lanes
     job.payload, job.wrap, job.is_error = before
-    # Whoever reads the result need not know the folders of this machine; the log has them.
-    warning = f"The whole result was not stored: {scrub(problem)}"
-    job.facts = replace(bare, warnings=(*bare.warnings, warning))
+    job.facts = replace(bare, warnings=(*bare.warnings, not_stored(problem)))
     if words := _left_beside(spoken, job):
         job.facts = replace(job.facts, warnings=(*job.facts.warnings, words))
     return spoken.seal(job)

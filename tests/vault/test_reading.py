@@ -18,6 +18,7 @@ from mcp_envelope.payload import read_payload, read_result
 from mcp_envelope.vault.reading import TOOL, read
 from mcp_envelope.vault.resources import resource
 from mcp_envelope.vault.sqlite import SQLiteStore
+from mcp_envelope.vault.store import StoreError
 from mcp_envelope.vault.vault import Vault, new_handle
 
 from .reader import Reader
@@ -132,6 +133,60 @@ def test_mistakes_are_told_with_their_place(reader: Reader, arguments: Any, code
     if position is not None:
         assert sealed.problem.details is not None
         assert sealed.problem.details["position"] == position
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        ({"path": "/a/b/c"}, "There is nothing at '/a/b/c'.", "At /a/b there are d."),
+        ({"path": "/a/b/d/e"}, "There is nothing at '/a/b/d/e'.", "At /a/b/d is a number."),
+        ({"path": "/home/me"}, "There is nothing at '/home/me'.", "At the top there are a, items."),
+        ({"path": "/\ud83d"}, "There is nothing at '/\\ud83d'.", "At the top there are a, items."),
+        (
+            {"query": "let $x = items in $x"},
+            "let  <-- HERE $x = items in $x",
+            "Mend it at the position stated.",
+        ),
+    ],
+)
+def test_what_the_caller_said_is_said_back(
+    vault: Vault, arguments: dict[str, Any], message: str, hint: str
+) -> None:
+    handle = new_handle()
+    vault.keep(handle, read_payload({"a": {"b": {"d": 1}}, "items": [1]}))
+    problem = read(vault, {"handle": handle, **arguments}).problem
+    assert problem is not None
+    assert message in problem.message
+    assert problem.hint == hint
+
+
+def test_a_query_of_a_text_has_no_position(vault: Vault) -> None:
+    handle = new_handle()
+    vault.keep(handle, read_payload("plain words", "text"))
+    problem = read(vault, {"handle": handle, "query": "a"}).problem
+    assert problem is not None
+    assert problem.code == "BAD_QUERY"
+    assert problem.hint == "Search it with grep, or read pages."
+    assert not problem.details
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "valkey://db.example:6379 cannot be reached: Error 111 connecting to db.example:6379.",
+        "Error -2 connecting to db.example:6379. Name or service not known.",
+    ],
+)
+def test_the_address_of_a_store_is_for_the_log(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise StoreError(trouble)
+
+    monkeypatch.setattr(vault.store, "write", fails)
+    said = seal({"items": list(range(9000))}, tokens=300, vault=vault.of(None)).to_json()
+    assert b"was not stored" in said
+    assert b"db.example" not in said
 
 
 def test_what_the_tool_says_of_itself() -> None:

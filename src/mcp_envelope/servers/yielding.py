@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, cast
 
+from ..envelope import not_stored
 from ..jsontree import Buffer, Far, Member, Node, abridged, assembled, parse
 from ..payload import Payload
-from ..scrubbing import scrub
 from ..vault.store import StoreError
 from ..vault.streams import ListStream
 from ..vault.vault import new_handle
@@ -113,9 +113,7 @@ class _Gathering:
             except StoreError as error:
                 self._give_up(error)
         # Whoever reads the result need not know the folders of this machine; the log has them.
-        warnings = (
-            [] if self._problem is None else [f"The whole result was not stored: {scrub(self._problem)}"]
-        )
+        warnings = [] if self._problem is None else [not_stored(self._problem)]
         handle = self._handle if self._problem is None and not self._is_lost else None
         sealed = run.seal(
             Payload(node=self._beginning(), partial=True), handle=handle, vault=None, warnings=warnings

@@ -8,15 +8,16 @@ the same means, and the same call gives the same answer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..budget import Budget
 from ..dialects.notice import READ_TOOL, quoted
-from ..envelope import seal
+from ..envelope import OwnFailure, seal
 from ..job import most_bytes
 from ..jsontree import encode
-from ..outcome import Failure
+from ..outcome import Failure, sendable
 from ..page import Page, Part, Shape
 from ..sealed import Sealed
 from .document import BadPath, Value
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from ..policy import Policy
 
 _MOST_CONTEXT: Final = 20
+_MOST_SAID: Final = 500
+# What no answer should have in it: control characters, and marks that turn the direction of text.
+_UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BLOCKS: Final = "/content"
 
 TOOL: Final[dict[str, Any]] = {
@@ -95,11 +99,18 @@ def read(
         page = _page(vault, arguments, owner, budget)
         return seal(page, budget=budget, handle=str(arguments["handle"]).strip(), dialect="native")
     except Failure as failure:
-        return seal(failure, budget=budget, dialect="native")
+        return seal(_own(failure), budget=budget, dialect="native")
     except Damaged as error:
         return seal(_gone(vault, arguments, owner) or failures(error), budget=budget, dialect="native")
     except StoreError as error:
         return seal(failures(error), budget=budget, dialect="native")
+
+
+def _own(failure: Failure) -> OwnFailure:
+    """What we say is made of our own words and of the caller's: a pointer in it is no path of this machine."""
+    said = failure.problem
+    message, hint = [_UNSEEN.sub("", sendable(text) or "")[:_MOST_SAID] for text in (said.message, said.hint)]
+    return OwnFailure(said.code, message, hint, **(said.details or {}))
 
 
 def _gone(vault: Vault | None, arguments: Mapping[str, Any], owner: str | None) -> Failure | None:
@@ -268,6 +279,8 @@ def _selected(root: Value, expression: str) -> Value:
     try:
         return Value.small("", query.run(root, expression)).opened()
     except query.BadQuery as error:
+        if root.kind == "text":
+            raise Failure("BAD_QUERY", str(error), "Search it with grep, or read pages.") from None
         raise Failure(
             "BAD_QUERY", str(error), "Mend it at the position stated.", position=error.position
         ) from None

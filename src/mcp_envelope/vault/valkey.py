@@ -130,7 +130,7 @@ class ValkeyStore:
         if len(blobs) < len(found):
             if isinstance(self.entry(key), Entry):
                 raise Damaged(
-                    f"{len(found) - len(blobs)} of {len(found)} blobs are missing at {self.place}: "
+                    f"{len(found) - len(blobs)} of {len(found)} blobs are missing: "
                     "the server let go of them before their time, probably to save memory."
                 )
             raise Damaged("The entry is gone, and its blobs with it.")
