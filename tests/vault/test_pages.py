@@ -18,7 +18,7 @@ from mcp_envelope.budget import Budget
 from mcp_envelope.dialects.notice import META_KEY
 from mcp_envelope.payload import read_payload
 from mcp_envelope.vault import outline, source, streams
-from mcp_envelope.vault.knots import loads
+from mcp_envelope.vault.knots import digest, loads
 from mcp_envelope.vault.reading import read
 from mcp_envelope.vault.sqlite import SQLiteStore
 from mcp_envelope.vault.streams import ListStream
@@ -205,6 +205,15 @@ def test_a_map_of_many_keys_inside_a_string(vault: Vault) -> None:
     reader = Reader(vault, handle, Budget.of())
     for number in (0, 7777, 19_999):
         assert reader.value(f"/result/key {number}", {"n": 0}) == {"n": number}
+
+
+def test_two_keys_of_one_digest(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outline, "FAR", 300)
+    first, second = "k1de6b95387e", "k772cfb1a316c"
+    assert digest(first) == digest(second)
+    handle = stored(vault, {first: "one", **{f"key{n}": n for n in range(2000)}, second: "two"})
+    root = vault.open(handle).root()
+    assert [root.find(f"/{key}").text(0, 9) for key in (first, second)] == ["one", "two"]
 
 
 def test_equal_keys(vault: Vault) -> None:

@@ -92,6 +92,21 @@ def test_an_outline_of_another_shape_is_damage(store: SQLiteStore) -> None:
         assert sealed.problem.code == "HANDLE_DAMAGED"
 
 
+def test_a_blob_that_is_sound_and_too_short(store: SQLiteStore) -> None:
+    """As if somebody had put another one in its place."""
+    vault = Vault(store)
+    handle = new_handle()
+    vault.keep(handle, read_payload("many words " * 20_000, "text"))
+    connection = store._database.connection()
+    (last,) = connection.execute(f"SELECT max(id) FROM blobs WHERE NOT {_OUTLINE}").fetchone()
+    connection.execute("UPDATE blobs SET data = ? WHERE id = ?", (Compressor().pack(b"short"), last))
+    with pytest.raises(Damaged, match="shorter than it was"):
+        list(vault.open(handle).stream())
+    problem = read(vault, {"handle": handle, "offset": 219_000}).problem
+    assert problem is not None
+    assert problem.code == "HANDLE_DAMAGED"
+
+
 def test_a_resource_that_is_damaged(store: SQLiteStore) -> None:
     vault = Vault(store)
     handle = new_handle()

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,8 +25,8 @@ from mcp_envelope.vault import database, sqlite
 from mcp_envelope.vault.ledger import Call, Ledger
 from mcp_envelope.vault.reading import read
 from mcp_envelope.vault.sqlite import SQLiteStore
-from mcp_envelope.vault.store import DamagedFile, StoreError
-from mcp_envelope.vault.vault import Vault, new_handle
+from mcp_envelope.vault.store import DamagedFile, Entry, StoreError
+from mcp_envelope.vault.vault import Vault, key_of, new_handle
 
 ROWS = {"items": [{"id": number, "text": f"row {number} " * 5} for number in range(2000)]}
 
@@ -94,6 +95,33 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path, monkeypatch: pytest.
     # Should it be alive after all, it is told, and nobody ever sees half of it.
     with pytest.raises(StoreError, match="swept away"):
         writing.add([b"x" * (5 << 20)])
+    store.close()
+
+
+def test_a_slow_writer_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch says that it is alive, so it may take longer than a writer may be silent."""
+    store = SQLiteStore(tmp_path / "vault.db")
+    began = time.time()
+    now = [began]
+    monkeypatch.setattr(sqlite, "time", SimpleNamespace(time=lambda: now[0]))
+    handle, blobs = new_handle(), [b"x" * (5 << 20)]
+    with store.write(key_of(handle, None), began + 90_000) as writing:
+        for _ in range(4):
+            writing.add(blobs)
+            now[0] += 3000
+            store.sweep()
+        entry = Entry(
+            key=key_of(handle, None),
+            handle=handle,
+            kind="text",
+            size=1,
+            stored=1,
+            blobs=4,
+            created=began,
+            expires=began + 90_000,
+        )
+        writing.commit(entry)
+    assert store.blobs(entry.key, range(4)) == blobs * 4
     store.close()
 
 
