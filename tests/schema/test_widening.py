@@ -52,7 +52,7 @@ def check(document: Any, *, valid: list[Any], invalid: list[Any], wrapped: bool 
 
 
 def test_the_property_is_small_and_open() -> None:
-    schema = widen({"type": "object"}).schema
+    schema = widen({"type": "object", "properties": {"a": {}}}).schema
     assert list(schema) == ["type", "properties"]
     envelope = schema["properties"][ENVELOPE_KEY]
     assert envelope["type"] == "object"
@@ -72,6 +72,25 @@ def test_an_open_root_keeps_its_order(draft: str) -> None:
     widened = check(document, valid=[{"a": "x"}, {"a": "x", "z": 1}], invalid=[{}, {"a": 1}])
     assert list(widened.schema) == list(document)
     assert list(widened.schema["properties"]) == ["b", "a", ENVELOPE_KEY]
+
+
+@both_drafts
+@pytest.mark.parametrize("values", [True, False, {}, {"type": "integer"}])
+def test_a_map_gets_no_properties(draft: str, values: Any) -> None:
+    """Clients make a class of what has properties, and a dictionary of a map."""
+    document = {"$schema": draft, "type": "object", "additionalProperties": values}
+    one = [{"a": 1}] if values is not False else []
+    widened = check(document, valid=[{}, *one], invalid=[{"a": "x"}] if values not in (True, {}) else [])
+    assert "properties" not in widened.schema
+    assert widened.schema["additionalProperties"] == values
+    place = Schema(widened.schema).root
+    assert place.member("a") is place.member("b")
+
+
+def test_a_map_with_patterns() -> None:
+    numbers = {"^_": {"type": "integer"}}
+    document = {"type": "object", "patternProperties": numbers, "additionalProperties": False}
+    check(document, valid=[{}, {"_a": 1}, {"__envelope": 1}], invalid=[{"_a": "x"}, {"a": 1}])
 
 
 @both_drafts

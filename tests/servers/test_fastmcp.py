@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import threading
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import anyio
@@ -21,7 +22,7 @@ from fastmcp.server.middleware.response_limiting import ResponseLimitingMiddlewa
 from fastmcp.server.transforms import ToolTransform
 from fastmcp.tools import Tool, ToolResult
 from fastmcp.tools.tool_transform import ArgTransform, ToolTransformConfig, forward
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 
 from mcp_envelope import Failure, Miss, Reply, enveloped, warn
 from mcp_envelope.servers.fastmcp import EnvelopeMiddleware
@@ -492,6 +493,45 @@ def test_the_client_of_fastmcp_unwraps_values(vault: str) -> None:
             cut = await client.call_tool("rows", {"tokenBudget": 200})
             assert cut.data == list(range(len(cut.data)))
             assert 0 < len(cut.data) < 200
+
+    run(main)
+
+
+class _Numbers(RootModel[dict[str, int]]):
+    """A model that is a map."""
+
+
+class _Point(BaseModel):
+    x: int
+
+
+@pytest.mark.parametrize("stated", [dict[str, int], Mapping[str, int], dict[str, Any], dict, _Numbers])
+def test_the_client_of_fastmcp_sees_maps(stated: Any, vault: str) -> None:
+    def numbers(count: int) -> Any:
+        found = {f"n{n}": n for n in range(count)}
+        return _Numbers(found) if stated is _Numbers else found
+
+    numbers.__annotations__["return"] = stated
+
+    def points() -> dict[str, _Point]:
+        return {"a": _Point(x=1)}
+
+    server = server_of(numbers, points, vault=vault)
+
+    async def main() -> None:
+        async with fastmcp.Client(server) as client:
+            assert (await client.call_tool("numbers", {"count": 2})).data == {"n0": 0, "n1": 1}
+            assert (await client.call_tool("points", {})).data["a"].x == 1
+            cut = await client.call_tool("numbers", {"count": 9000, "tokenBudget": 300})
+            assert cut.structured_content["n0"] == 0
+            said = cut.structured_content["_envelope"]
+            if stated in (dict, dict[str, Any]):
+                assert cut.data == cut.structured_content
+            else:
+                # The client holds the notice to what it knows of the values.
+                assert cut.data is None
+            rest = await client.call_tool("envelope_read", {"handle": said["handle"], "path": "/n8999"})
+            assert rest.content[0].text == "8999"
 
     run(main)
 

@@ -14,6 +14,7 @@ import msgspec
 
 from ..jsontree import Buffer, Kind
 from .document import Body, Document, pointer_of, subschemas
+from .wrapping import ENVELOPE_KEY, ENVELOPE_PATTERN
 
 # A member larger than this is never compared with a constant.
 MAX_COMPARED: Final = 200
@@ -224,6 +225,9 @@ class Graph:
             if allowed is not None and not any(isinstance(value, dict | list | tuple) for value in allowed):
                 node.constants[key] = allowed
         node.patterns = list(parts.get("patternProperties", {}).items())
+        if [pattern for pattern, _ in node.patterns] == [ENVELOPE_PATTERN] and not node.properties:
+            # A widened map. One key by its name spares all the others the pattern.
+            node.properties, node.patterns = {ENVELOPE_KEY: node.patterns[0][1]}, []
         node.other_properties = parts.get("additionalProperties")
         node.unevaluated_properties = parts.get("unevaluatedProperties")
         node.unevaluated_items = parts.get("unevaluatedItems")

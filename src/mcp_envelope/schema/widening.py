@@ -17,7 +17,7 @@ from typing import Any, Final
 from .document import DEFINITIONS, Body, Document, SchemaError, pointer_of
 from .references import map_keyword, map_references, mentions, unresolved
 from .validator import compiled, may_match
-from .wrapping import ENVELOPE_KEY, envelope_schema, wrap
+from .wrapping import ENVELOPE_KEY, ENVELOPE_PATTERN, envelope_schema, wrap
 
 # What applies to the same value, by the shape of the keyword's value.
 _SAME_ONE: Final = ("if", "then", "else", "not")
@@ -125,7 +125,13 @@ class _Widening:
         else:
             widened = self._rewritten(root)
         widened["type"] = "object"
-        widened["properties"] = {**widened.get("properties", {}), ENVELOPE_KEY: envelope_schema()}
+        if widened.get("properties", {}).keys() - {ENVELOPE_KEY}:
+            widened["properties"] = {**widened["properties"], ENVELOPE_KEY: envelope_schema()}
+        else:
+            # A map stays one for clients that make a class of whatever has properties.
+            widened.pop("properties", None)
+            patterns = widened.get("patternProperties", {})
+            widened["patternProperties"] = {**patterns, ENVELOPE_PATTERN: envelope_schema()}
         return widened
 
     # -- what applies to the root value -----------------------------------------------------------------

@@ -13,6 +13,8 @@ from .document import DEFINITIONS, MANY, NAMED, ONE, Body, Document, subschemas
 from .references import copied, map_references, mentions
 
 ENVELOPE_KEY: Final = "_envelope"
+# The same as a pattern, for a root that is a map.
+ENVELOPE_PATTERN: Final = f"^{ENVELOPE_KEY}$"
 RESULT_KEY: Final = "result"
 
 _DESCRIPTION: Final = "Present when the result was shortened or failed: what was left out, and how to get it."
