@@ -156,10 +156,8 @@ def test_around_the_edge(library: str, count: int, vault: str) -> None:
             if notice(result):
                 path = notice(result)["dropped"][0]["path"]
                 assert await session.read_list(notice(result)["handle"], path) == wanted(count)
-            elif library == "fastmcp":
-                assert [item for block in result.content for item in json.loads(block.text)] == wanted(count)
             else:
-                assert [json.loads(block.text) for block in result.content] == wanted(count)
+                assert [item for block in result.content for item in json.loads(block.text)] == wanted(count)
 
     run(main)
 

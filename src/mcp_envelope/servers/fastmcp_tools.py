@@ -8,6 +8,7 @@ function is looked through: a transformed tool, a mounted server, which gets the
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -31,6 +32,7 @@ from ..published import Published, Publisher
 from ..sealed import Sealed
 from .annotations import without_outcomes
 from .declaring import declared_at
+from .once import is_iterator
 from .running import is_wrapped, running, wrapped
 
 if TYPE_CHECKING:
@@ -291,6 +293,17 @@ class FunctionLibrary:
 
     def item_to_json(self, item: Any) -> bytes:
         return _written(item, Any, None if self.structures else str)
+
+    def is_yielded(self, value: object) -> bool:
+        return inspect.isgenerator(value)
+
+    def yielded(self, values: list[Any]) -> Any:
+        return values
+
+    def again(self, value: Any, written: bytes) -> Any:
+        # A model is written by its own serializer, which knows nothing of dictionaries.
+        is_data = isinstance(value, dict | list | tuple) or is_iterator(value)
+        return json.loads(written) if is_data else value
 
     def of(self, sealed: Sealed, call: Call) -> ToolResult:
         # FastMCP's own client takes the value out again when it is told so.

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio.lowlevel import checkpoint_if_cancelled
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from ..outcome import Failure, Miss, Reply
 from ..payload import Payload, PayloadError, read_payload
 from ..sealed import Sealed
 from ..vault.store import StoreError
+from .once import holds_iterator
 from .results import (
     bad_result,
     blocks_of,
@@ -40,40 +41,12 @@ from .sizes import looks_small
 
 if TYPE_CHECKING:
     from ..budget import Budget
+    from .library import Library
 
 _log = logging.getLogger("mcp_envelope")
 # Results of more bytes are worked on in a thread of their own: they would hold up everybody on the event loop.
 LARGE: Final = 1 << 16
 _WRAPPED: Final = "__mcp_envelope_wrapped__"
-
-
-class Library(Protocol):
-    """What an adapter knows of one tool, in terms of its library."""
-
-    # Whether the library puts this tool's values into a member `result`.
-    wraps: bool
-    # Whether the library makes a structured lane of this tool's values that are no objects.
-    structures: bool
-
-    def is_result(self, value: object) -> bool:
-        """Whether this is a result already, or something else that is not data: blocks, input to ask for."""
-        ...
-
-    def is_hand_made(self, value: object) -> bool:
-        """Whether the tool's author made a whole result."""
-        ...
-
-    def to_json(self, value: Any) -> bytes:
-        """The value as the library would write it into `structuredContent`, without a member around it."""
-        ...
-
-    def item_to_json(self, item: Any) -> bytes:
-        """The same for one of the items that a tool yields."""
-        ...
-
-    def of(self, sealed: Sealed, call: Call) -> Any:
-        """A sealed result, as something that the library passes on as it is."""
-        ...
 
 
 class Run:
@@ -239,6 +212,8 @@ class Run:
             return value
         if not speaks and (self._budget is None or is_small or looks_small(value)):
             return value
+        # Writing uses up what can be read only once.
+        is_once = not speaks and holds_iterator(value, self.most)
         try:
             written = library.to_json(value)
         except PayloadError:
@@ -249,7 +224,7 @@ class Run:
         payload = self._document(written, library)
         if not speaks and len(written) <= self.most:
             self.payload = payload
-            return value
+            return library.again(value, written) if is_once else value
         return library.of(self.seal(payload), self.call)
 
     def failed(self, failure: Failure | PayloadError, library: Library) -> Any:
@@ -341,7 +316,7 @@ def wrapped(function: Callable[..., Any], library: Library) -> Callable[..., Any
             token = running.set(None)
             try:
                 value = function(*args, **kwargs)
-                if inspect.isgenerator(value):
+                if library.is_yielded(value):
                     from .yielding import gather
 
                     return gather(run, value, library)
@@ -376,7 +351,7 @@ async def _later(run: Run, outcome: Awaitable[Any], library: Library) -> Any:
             from .yielding import gather_async
 
             return await gather_async(run, value, library)
-        if inspect.isgenerator(value):
+        if library.is_yielded(value):
             from .yielding import gather
 
             return gather(run, value, library)

@@ -21,11 +21,7 @@ try:
     from mcp.server.lowlevel import Server
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
-    from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
-    from mcp.server.mcpserver.utilities.types import Audio, Image
     from mcp.shared.exceptions import MCPError
-    from pydantic import BaseModel
-    from pydantic_core import to_json
 except ImportError as error:
     raise missing("The official SDK, from version 2 on,", "sdk", error) from error
 
@@ -34,15 +30,14 @@ from ..clients import client as known_client
 from ..dialects.notice import READ_TOOL
 from ..front import Call, Declared, Front, Published, payload_of
 from ..outcome import Miss, Reply
-from ..payload import PayloadError, read_result
+from ..payload import read_result
 from ..policy import Settings
 from ..policy.table import BUDGET_ARGUMENT
-from ..sealed import Sealed
 from ..tracing import current_span
-from .annotations import without_outcomes
-from .declaring import check_budget, declared_at, settings_of
+from .declaring import check_budget, settings_of
 from .results import in_body
 from .running import Run, is_wrapped, running, wrapped
+from .sdk_tools import FunctionLibrary, HandlerLibrary, Metadata, SealedResult, to_result
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver.tools.base import Tool
@@ -53,7 +48,6 @@ if TYPE_CHECKING:
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
 _LIST, _CALL = "tools/list", "tools/call"
-_RESULT: Final = b'{"result":'
 _MOST_PAGES: Final = 100
 
 
@@ -180,7 +174,7 @@ class _Enveloped:
         if params.name == READ_TOOL and READ_TOOL not in self._entries:
             policy = self._front.policy(READ_TOOL, None, client)
             call = Call(tool=READ_TOOL, policy=policy, client=client, owner=owner, span=current_span())
-            return _to_result(await to_thread.run_sync(self._front.read, arguments, call))
+            return to_result(await to_thread.run_sync(self._front.read, arguments, call))
         tool = self._function_tool(params.name)
         entry = None if tool is not None else await self._entry(ctx, params.name)
         schema = entry.input_schema if entry is not None else None if tool is None else tool.parameters
@@ -210,18 +204,18 @@ class _Enveloped:
             with run:
                 result = await self._call(ctx, params)
                 if isinstance(result, Reply | Miss):
-                    result = await run.finish_aside(result, _Handler(entry))
+                    result = await run.finish_aside(result, HandlerLibrary(entry))
                 if isinstance(result, dict) and "content" in result:
                     result = mcp_types.CallToolResult.model_validate(result)
                 # What is no such result is input to ask for, or a task.
-                if isinstance(result, mcp_types.CallToolResult) and not isinstance(result, _SealedResult):
+                if isinstance(result, mcp_types.CallToolResult) and not isinstance(result, SealedResult):
                     result = await _checked(result, run)
                 await run.still_wanted()
                 return result
         except MCPError:
             raise
         except Exception as error:
-            return _to_result(run.failure(error, arguments))
+            return to_result(run.failure(error, arguments))
 
     async def _answered(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """`MCPServer.call_tool`, with whatever it raises answered."""
@@ -235,14 +229,14 @@ class _Enveloped:
         except Exception as error:
             if run is None or tool is None:
                 raise
-            return _to_result(run.failure(_cause(error, run, arguments), arguments))
+            return to_result(run.failure(_cause(error, run, arguments), arguments))
 
-    def _wrap(self, tool: Tool) -> _Metadata:
+    def _wrap(self, tool: Tool) -> Metadata:
         """Take what the tool's function returns; once for each tool."""
-        if isinstance(tool.fn_metadata, _Metadata) and is_wrapped(tool.fn):
+        if isinstance(tool.fn_metadata, Metadata) and is_wrapped(tool.fn):
             return tool.fn_metadata
-        metadata = _Metadata.made(tool)
-        tool.fn, tool.fn_metadata = wrapped(tool.fn, _Library(metadata)), metadata
+        metadata = Metadata.made(tool)
+        tool.fn, tool.fn_metadata = wrapped(tool.fn, FunctionLibrary(metadata)), metadata
         # Asynchronous generators are awaited once they are wrapped.
         tool.is_async = tool.is_async or inspect.iscoroutinefunction(tool.fn)
         return metadata
@@ -264,124 +258,7 @@ async def _checked(result: mcp_types.CallToolResult, run: Run) -> mcp_types.Call
         words = mcp_types.CallToolResult(content=result.content)
         if run.fits(words) is None:
             return result.model_copy(update={"structured_content": {"result": result.structured_content}})
-    return _to_result(sealed, result.meta)
-
-
-class _SealedResult(mcp_types.CallToolResult):
-    """A result that went through the envelope already."""
-
-
-class _Metadata(FuncMetadata):
-    """What the SDK knows of a function, outcomes aside. A result that was sealed is passed on: the SDK's own
-    model knows nothing of a notice."""
-
-    declared: Any = None
-    misses: bool = False
-
-    @classmethod
-    def made(cls, tool: Tool) -> _Metadata:
-        known = tool.fn_metadata
-        stated = without_outcomes(tool.fn)
-        told = known
-        if stated is not None and known.output_schema is not None:
-            told = func_metadata(_returning(stated.annotation, tool.fn))
-        return cls.model_construct(
-            arg_model=known.arg_model,
-            output_schema=told.output_schema,
-            output_model=told.output_model,
-            wrap_output=told.wrap_output,
-            declared=declared_at(tool.fn),
-            misses=stated is not None and stated.misses,
-        )
-
-    def convert_result(self, result: Any) -> Any:
-        return result if isinstance(result, _SealedResult) else super().convert_result(result)
-
-
-class _Handler:
-    """The handler of a low-level server makes results of its values itself, unless it returns an outcome."""
-
-    wraps = False
-
-    def __init__(self, entry: mcp_types.Tool | None) -> None:
-        self.structures = entry is not None and entry.output_schema is not None
-
-    def is_result(self, value: object) -> bool:
-        if isinstance(value, mcp_types.CallToolResult | mcp_types.InputRequiredResult | bytes):
-            return True
-        return any(
-            isinstance(item, _BLOCKS) for item in (value if isinstance(value, list | tuple) else (value,))
-        )
-
-    def is_hand_made(self, value: object) -> bool:
-        return isinstance(value, mcp_types.CallToolResult) and not isinstance(value, _SealedResult)
-
-    def to_json(self, value: Any) -> bytes:
-        return self.item_to_json(value)
-
-    def item_to_json(self, item: Any) -> bytes:
-        try:
-            return bytes(to_json(item, by_alias=True, fallback=str))
-        except Exception as error:
-            raise PayloadError(f"the result cannot be written as JSON: {error}") from error
-
-    def of(self, sealed: Sealed, call: Call) -> mcp_types.CallToolResult:
-        return _to_result(sealed)
-
-
-class _Library(_Handler):
-    """What an `MCPServer` does with the values of one function."""
-
-    def __init__(self, metadata: _Metadata) -> None:
-        self._metadata = metadata
-        self.wraps = metadata.wrap_output
-        self.structures = metadata.output_model is not None
-
-    def to_json(self, value: Any) -> bytes:
-        model = self._metadata.output_model
-        if self._metadata.output_schema is None or model is None:
-            return self.item_to_json(value)
-        adapter = self._metadata._output_adapter(model)
-        try:
-            validated = adapter.validate_python(
-                {"result": value} if self.wraps else value, by_alias=True, by_name=True
-            )
-            if isinstance(validated, BaseModel):
-                written = validated.model_dump_json(by_alias=True).encode()
-            else:
-                written = bytes(adapter.dump_json(validated, by_alias=True))
-        except Exception as error:
-            # It is not what was promised, or its serializer, which is the author's code, failed.
-            raise PayloadError(f"the result cannot be written as JSON: {error}") from error
-        return written[len(_RESULT) : -1] if self.wraps else written
-
-
-_BLOCKS: Final = (
-    mcp_types.TextContent,
-    mcp_types.ImageContent,
-    mcp_types.AudioContent,
-    mcp_types.ResourceLink,
-    mcp_types.EmbeddedResource,
-    Audio,
-    Image,
-)
-
-
-def _to_result(sealed: Sealed, meta: Mapping[str, Any] | None = None) -> mcp_types.CallToolResult:
-    result = sealed.to_result()
-    if meta:
-        result["_meta"] = {**meta, **(result.get("_meta") or {})}
-    return _SealedResult.model_validate(result)
-
-
-def _returning(annotation: Any, function: Any) -> Callable[[], Any]:
-    """A function of which only its name and what it returns is known."""
-
-    def stub() -> Any: ...
-
-    stub.__annotations__ = {"return": annotation}
-    stub.__name__ = getattr(function, "__name__", "tool")
-    return stub
+    return to_result(sealed, result.meta)
 
 
 def _cause(error: BaseException, run: Run, arguments: Mapping[str, Any]) -> BaseException:

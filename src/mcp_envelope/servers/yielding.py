@@ -2,14 +2,17 @@
 
 Strategy: while the items could still fit they are kept as they are, and the library makes of them what it makes
 of any list. As soon as they cannot, a tool that says it is stoppable is stopped. Another one runs to its end, as
-its author expects, but its items go straight into the vault: in memory is only what will be shown.
+its author expects, but its items go straight into the vault: in memory is only what will be shown. What can be read
+only once is not read twice: the library gets what was read.
 """
 
 from __future__ import annotations
 
+import inspect
+import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
 from ..envelope import not_stored
@@ -18,10 +21,12 @@ from ..payload import Payload
 from ..vault.store import StoreError
 from ..vault.streams import ListStream
 from ..vault.vault import new_handle
+from .once import holds_iterator
 
 if TYPE_CHECKING:
     from ..policy import Policy
-    from .running import Library, Run
+    from .library import Library
+    from .running import Run
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -43,7 +48,10 @@ class _Gathering:
         self.enough = False
 
     def add(self, value: Any) -> None:
-        written = self._mask(self._library.item_to_json(value))
+        written = self._library.item_to_json(value)
+        if self._values is not None and holds_iterator(value, self._most):
+            value = json.loads(written)
+        written = self._mask(written)
         self._total += 1
         over = self._size > self._most
         self._size += len(written) + 1
@@ -98,7 +106,7 @@ class _Gathering:
     def done(self) -> Any:
         run = self._run
         if self._values is not None:
-            return run.finish(self._values, self._library)
+            return run.finish(self._library.yielded(self._values), self._library)
         if self.enough:
             run.context.warnings.append(
                 f"The tool was stopped after {self._total} items, because no more can be shown: there may be more."
@@ -140,17 +148,19 @@ def _mask(policy: Policy) -> Callable[[bytes], bytes]:
     return lambda written: using.redact_json(written)[0]
 
 
-def gather(run: Run, items: Generator[Any, Any, Any], library: Library) -> Any:
+def gather(run: Run, items: Iterator[Any], library: Library) -> Any:
     gathering = _Gathering(run, library)
-    with closing(items):
-        try:
-            for item in items:
-                gathering.add(item)
-                if gathering.enough:
-                    break
-        except BaseException:
-            gathering.abandon()
-            raise
+    try:
+        for item in items:
+            gathering.add(item)
+            if gathering.enough:
+                break
+    except BaseException:
+        gathering.abandon()
+        raise
+    finally:
+        if inspect.isgenerator(items):
+            items.close()
     return gathering.done()
 
 
