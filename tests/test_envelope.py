@@ -416,3 +416,18 @@ def test_a_cut_that_the_schema_does_not_take_is_not_made() -> None:
         kept.add(len(structured(sealed).get("rows", [])))
     assert max(kept) > 50
     assert not kept & set(range(20, 51))
+
+
+@pytest.mark.parametrize("dialect", ["native", "transcend", "gel", "scalpel"])
+@pytest.mark.parametrize("tokens", [128, 2000])
+@pytest.mark.parametrize("kind", ["text", "image"])
+def test_any_number_of_blocks(kind: str, tokens: int, dialect: str) -> None:
+    """The first ones stay, and one note tells of all the others."""
+    held = {"text": "t"} if kind == "text" else {"data": "AAAA" * 30, "mimeType": "image/png"}
+    blocks = [{"type": kind, **held} for _ in range(20_000)]
+    sealed = seal(blocks, tokens=tokens, dialect=dialect, read_as="blocks", handle="h" * 22)
+    assert not sealed.is_error
+    assert sealed.report.used <= tokens
+    said = json.dumps(sealed.to_result())
+    assert "20000" in said or "Dropped" in said
+    assert "h" * 22 in said

@@ -234,12 +234,13 @@ def _split(raw: Buffer, key: str) -> tuple[bytes, Buffer, bytes] | None:
 
 def fit_blocks(blocks: Sequence[Block], room: int, cuts: list[Cut]) -> list[bytes] | None:
     """The blocks in at most `room` bytes, commas included; the cuts are added to `cuts`."""
-    room -= 1 + len(blocks)
     sizes = [block.size for block in blocks]
-    if sum(sizes) <= room:
+    if sum(sizes) + len(blocks) + 1 <= room:
         return [bytes(part) for block in blocks if (part := block.fit(block.size, cuts)) is not None]
     floors = [block.least for block in blocks]
-    kept = max(1, sum(1 for below in accumulate(floors) if below <= room))
+    # Each that stays brings a comma; those that don't bring nothing.
+    kept = max(1, sum(1 for below in accumulate([floor + 1 for floor in floors]) if below < room))
+    room -= 1 + kept
     chosen, sizes, floors = blocks[:kept], sizes[:kept], floors[:kept]
     shares = share(sizes, floors, room)
     if shares is None:

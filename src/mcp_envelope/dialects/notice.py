@@ -102,7 +102,7 @@ def _error(error: Problem, length: int) -> dict[str, Any]:
 def sentence(facts: Facts, length: int = 0, *, beside_handle: bool = True) -> str:
     """What was left out, counted, and the way back. Beside the handle it needn't be spelled out again."""
     # What a page leaves for the next one comes first; elsewhere, what lost most.
-    cuts = facts.cuts if facts.reading is not None else sorted(facts.cuts, key=lambda cut: -cut.dropped)
+    cuts = facts.cuts if facts.reading is not None else _by_loss(facts.cuts)
     if length == 2:
         return _way_back(facts, None, beside_handle)
     told = cuts[: _TOLD[length]]
@@ -142,8 +142,12 @@ def quoted(text: str) -> str:
 
 
 def _dropped(cuts: Sequence[Cut], most: int) -> list[dict[str, Any]]:
-    largest = sorted(cuts, key=lambda cut: -cut.dropped)[:most]
-    return [_dropped_entry(cut) for cut in largest]
+    return [_dropped_entry(cut) for cut in _by_loss(cuts)[:most]]
+
+
+def _by_loss(cuts: Sequence[Cut]) -> list[Cut]:
+    """What lost most comes first; before all, that whole blocks are missing."""
+    return sorted(cuts, key=lambda cut: (cut.kind != "blocks", -cut.dropped))
 
 
 def _dropped_entry(cut: Cut) -> dict[str, Any]:
@@ -210,7 +214,7 @@ def meta(facts: Facts) -> dict[str, Any] | None:
         said |= {"texts": list(facts.texts)} if facts.texts else {}
         said |= {"links": [dict(link) for link in facts.links]} if facts.links else {}
     if facts.cuts:
-        first = facts.cuts if facts.reading is not None else sorted(facts.cuts, key=lambda cut: -cut.dropped)
+        first = facts.cuts if facts.reading is not None else _by_loss(facts.cuts)
         said["dropped"] = [{**_dropped_entry(cut), "offset": cut.offset} for cut in first[:_LISTED_IN_META]]
         if facts.handle is not None and facts.expires is not None:
             said["expires"] = int(facts.expires)
