@@ -20,7 +20,7 @@ from .blocks import is_text
 from .budget import Budget
 from .context import current
 from .dialects.notice import READ_TOOL
-from .facts import Facts
+from .facts import Facts, Problem, shortened
 from .job import PROFILES, Dialect, Job, Lanes, Profile
 from .outcome import Failure, read_outcome, sendable
 from .payload import As, Payload, read_payload
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _READINGS: Final = get_args(As)
 # A URL, or a host and its port.
 _ADDRESS: Final = re.compile(r"\w://|[\w\]]:[0-9]{1,5}\b")
+# Dialects have a message of so many characters for the smallest budgets.
+_SHORT: Final = 120
 # What a handle may look like: the smallest budget must have room for it, and a call must be able to name it.
 _HANDLE: Final = re.compile(r"[A-Za-z0-9._~-]{1,43}")
 
@@ -125,6 +127,8 @@ def seal(
     facts = outcome.facts
     if isinstance(payload, OwnFailure):
         facts = replace(facts, summary=payload.problem.message, error=payload.problem)
+    if facts.error is not None:
+        facts = replace(facts, error=_said(facts.error, budget))
     read = read_payload(outcome.data, read_as) if outcome.has_data else Payload()
     if wrap and read.text is not None:
         # The schema speaks of {"result": …}, so a text is a value like any other.
@@ -174,6 +178,12 @@ def not_stored(problem: str) -> str:
     """The warning. Who reads a result need not know folders and addresses; the log has them."""
     reason = "its store cannot be used now" if _ADDRESS.search(problem) else scrub(problem)
     return f"The whole result was not stored: {reason}"
+
+
+def _said(problem: Problem, budget: Budget) -> Problem:
+    """A long message, as far as the budget is likely to allow. If it does not, dialects have a shorter one."""
+    most = budget.limit // 4 if budget.unit == "bytes" else budget.limit * 3 // 2
+    return dataclasses.replace(problem, message=shortened(problem.message, max(most, _SHORT)))
 
 
 class Keeper(Protocol):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .codes import CATALOGUE, Catalogue
-from .scrubbing import scrub, scrub_details, scrub_line, show_path
+from .scrubbing import SAID, scrub, scrub_details, scrub_line, show_path
 
 if TYPE_CHECKING:
     from .facts import Problem
@@ -33,6 +33,8 @@ class _Told(NamedTuple):
     code: str
     message: str = ""
     fields: tuple[str, ...] = ()
+    # Written for the caller on purpose: all of its lines are shown.
+    is_said: bool = False
 
 
 class _Carried(NamedTuple):
@@ -95,11 +97,14 @@ def problem_of(
     if isinstance(best, _Told):
         if best.fields:
             details["fields"] = list(best.fields)
-        message = scrub_line(best.message, root, known=known)
+        if best.is_said:
+            message = scrub(best.message, root, SAID, known)
+        else:
+            message = scrub_line(best.message, root, known=known)
         return catalogue.problem(best.code, message, details=details or None)
     # The author of a failure says what may be known of it, in as many lines as it takes.
     words = {name: str(_attribute(best.problem, name) or "") for name in ("code", "message", "hint")}
-    message, hint = (scrub(words[name], root, known=known) for name in ("message", "hint"))
+    message, hint = (scrub(words[name], root, SAID, known) for name in ("message", "hint"))
     shown = scrub_details(_attribute(best.problem, "details"), root, known=known)
     if isinstance(shown, dict):
         details = {**shown, **details}
@@ -278,7 +283,7 @@ def _tool_error(error: Exception, call: Call) -> _Told | None:
     # The SDKs wrap any exception in a ToolError that repeats its text. Then the cause tells more, and safely.
     text = _says(error)
     wrapped = error.__cause__ is not None and text.startswith(("Error executing tool", "Error calling tool"))
-    return None if wrapped else _Told("TOOL_FAILED", text)
+    return None if wrapped else _Told("TOOL_FAILED", text, is_said=True)
 
 
 def _ours(code: str) -> Callable[[Any, Call], _Told]:
@@ -305,7 +310,7 @@ _CONNECTIONS: Final = (
 _WRONG_CALL: Final = "what is wrong with the arguments, if the call itself failed; else it is unexpected"
 _LOOKUP: Final = f"{_LINE}; KeyError and IndexError are unexpected"
 _NUMBER: Final = "the system's words for its number; most numbers are unexpected"
-_WRAPPED: Final = f"{_LINE}; if it wraps another exception, what is shown of that one"
+_WRAPPED: Final = "its message; if it wraps another exception, what is shown of that one"
 # Their authors wrote them for the other end of the wire.
 _SAID: Final = "mcp.MCPError mcp.ResourceError fastmcp.ResourceError fastmcp.PromptError"
 # The most special class of an exception decides, so the order does not matter.

@@ -87,3 +87,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
             if found:
                 return found
         return None
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

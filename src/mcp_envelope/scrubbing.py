@@ -19,6 +19,8 @@ from functools import cache
 from typing import Any, Final
 
 LIMIT: Final = 500
+# For what an author wrote to be read by the caller.
+SAID: Final = 4000
 TRACEBACK: Final = "[traceback removed]"
 CODE: Final = "[code removed]"
 PATH: Final = "[path]"

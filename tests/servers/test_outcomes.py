@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from mcp_envelope import Failure, Miss, Reply, rank, warn
 from mcp_envelope.outcome import Link
 
-from .harness import DIALECTS, ERAS, LIBRARIES, ask, connected, enveloped_server, listed, notice, run
+from .harness import DIALECTS, ERAS, LIBRARIES, ask, connected, enveloped_server, listed, notice, run, wire
 
 
 class Rows(BaseModel):
@@ -443,3 +443,42 @@ def test_a_warning_beside_typed_values() -> None:
     for library in LIBRARIES:
         result = ask(enveloped_server(library, rows), "rows")
         assert result.structured_content == {"result": [1, 2], "_envelope": {"warnings": ["stale"]}}
+
+
+LONG = "The query failed.\n\nLine 3: unknown column 'foo'\nSee /usr/share/doc/x. " + "word " * 300 + "END"
+
+
+def said_by_fastmcp() -> None:
+    raise ToolError(LONG)
+
+
+def said_by_the_sdk() -> None:
+    raise SDKToolError(LONG)
+
+
+def said_by_a_failure() -> None:
+    raise Failure("BAD_QUERY", LONG)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    ("library", "function"),
+    [
+        ("fastmcp", said_by_fastmcp),
+        ("mcpserver", said_by_the_sdk),
+        ("fastmcp", said_by_a_failure),
+        ("mcpserver", said_by_a_failure),
+    ],
+)
+def test_what_was_written_for_the_caller_is_shown(library: str, function: Any, dialect: str) -> None:
+    """All of its lines, scrubbed; under a small budget as much as fits, and a mark."""
+    shown = wire(ask(enveloped_server(library, function, dialect=dialect), function.__name__))
+    assert "unknown column 'foo'" in shown
+    assert "END" in shown
+    assert "/usr/share" not in shown
+    if dialect != "ctxo":
+        small = enveloped_server(library, function, dialect=dialect, budget=300)
+        cut = ask(small, function.__name__)
+        assert "unknown column 'foo'" in wire(cut)
+        assert "…" in wire(cut)
+        assert "END" not in cut.content[0].text

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..blocks import text_block
 from ..budget import Budget
 from ..codes import CATALOGUE
-from ..facts import Facts, Status
+from ..facts import Facts, Status, shortened
 from ..fitting import Cut, Fitter
 from ..job import Job, Lanes
 from ..jsontree import encode
@@ -52,8 +52,8 @@ class Gel:
                 replace(facts, error=job.too_large(), status="error", summary=None)
             )
             structured = job.first_that_fits(lambda length: _failed(job, length))
-        content, shortened = _content(job, bool(structured.cuts))
-        if shortened and not structured.cuts:
+        content, is_shorter = _content(job, bool(structured.cuts))
+        if is_shorter and not structured.cuts:
             job.facts = replace(job.facts, extras={"truncated": True})
             structured = _structured(job) or structured
         is_error = facts.status == "error" if job.is_error is None else job.is_error
@@ -194,7 +194,7 @@ def _failed(job: Job, length: int) -> Lane:
     assert problem is not None
     data: dict[str, Any] = {"errorCode": CATALOGUE.spelling(problem.code, "gel")}
     if length < 2:
-        data["message"] = problem.message if length == 0 else problem.message[:120]
+        data["message"] = problem.message if length == 0 else shortened(problem.message, 120)
     if length == 0:
         data = {**(problem.details or {}), **data}
     return _framed(job, written(data), (), length)
@@ -244,10 +244,10 @@ def _content(job: Job, truncated: bool) -> tuple[Lane, bool]:
     characters = INLINE_CHARACTERS
     links = len(job.facts.links)
     while True:
-        blocks, shortened = _shown(job, truncated, characters, links)
+        blocks, is_shorter = _shown(job, truncated, characters, links)
         lane = job.lane(b"[%b]" % b",".join(blocks), ())
         if lane.fits(job.limit) or (characters < 40 and not links):
-            return lane, shortened or links < len(job.facts.links)
+            return lane, is_shorter or links < len(job.facts.links)
         if characters >= 40:
             characters = min(characters * job.limit // lane.used, characters - 20)
         else:
@@ -265,13 +265,13 @@ def _shown(job: Job, truncated: bool, characters: int, links: int) -> tuple[list
     if problem is not None:
         # The headline is short; the whole message and the next step follow it.
         texts += [words for words in (problem.message, problem.hint) if words and words != facts.summary]
-    shortened = False
+    is_shorter = False
     if not facts.texts and facts.error is None and not job.payload.is_empty:
         # Nobody wrote a preview: the data itself is one, as JSON, as far as it goes.
         fitter = Fitter(job.payload.as_node(), FREE, job.rankings, job.base)
         spare = characters - sum(map(len, texts))
         preview = fitter.fit(max(spare, 0))
-        shortened = preview is None or bool(preview.cuts)
+        is_shorter = preview is None or bool(preview.cuts)
         if preview is not None and preview.cuts:
             note = _left_out(replace(facts, cuts=preview.cuts), 1)
             preview = fitter.fit(max(spare - len(note), 0)) or preview
@@ -284,14 +284,14 @@ def _shown(job: Job, truncated: bool, characters: int, links: int) -> tuple[list
     for text in texts:
         raw = text.encode()
         if len(text) > left:
-            shortened = True
+            is_shorter = True
             fitted = fit_text(raw, max(left, 0))
             if shown and (fitted is None or left < 40):
                 break
             raw = fitted.text if fitted is not None else raw[:0]
         left -= len(raw.decode())
         shown.append(text_block(raw.decode()))
-    if (truncated or shortened or links < len(facts.links)) and facts.handle is not None:
+    if (truncated or is_shorter or links < len(facts.links)) and facts.handle is not None:
         whole = {"type": "resource_link", "uri": f"envelope://{facts.handle}", "name": "The whole result"}
         shown.append(encode(whole))
-    return [*shown, *(encode(dict(link)) for link in facts.links[:links])], shortened
+    return [*shown, *(encode(dict(link)) for link in facts.links[:links])], is_shorter
