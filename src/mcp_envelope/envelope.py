@@ -27,7 +27,7 @@ from .payload import As, Payload, read_payload
 from .ranking import Ranking
 from .ranking import rank as rank_by
 from .schema import Schema, Widened
-from .scrubbing import scrub
+from .scrubbing import SAID, scrub
 from .sealed import Sealed
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _READINGS: Final = get_args(As)
 _ADDRESS: Final = re.compile(r"\w://|[\w\]]:[0-9]{1,5}\b")
 # Dialects have a message of so many characters for the smallest budgets.
 _SHORT: Final = 120
+# And so many stand beside a message: a code, a hint, figures.
+_BESIDE: Final = 400
 # What a handle may look like: the smallest budget must have room for it, and a call must be able to name it.
 _HANDLE: Final = re.compile(r"[A-Za-z0-9._~-]{1,43}")
 
@@ -182,8 +184,16 @@ def not_stored(problem: str) -> str:
 
 def _said(problem: Problem, budget: Budget) -> Problem:
     """A long message, as far as the budget is likely to allow. If it does not, dialects have a shorter one."""
-    most = budget.limit // 4 if budget.unit == "bytes" else budget.limit * 3 // 2
-    return dataclasses.replace(problem, message=shortened(problem.message, max(most, _SHORT)))
+    return dataclasses.replace(problem, message=shortened(problem.message, _most_characters(budget)))
+
+
+def _most_characters(budget: Budget) -> int:
+    return max(budget.limit // 4 if budget.unit == "bytes" else budget.limit * 3 // 2, _SHORT)
+
+
+def most_said(budget: Budget | None) -> int:
+    """A message of no more characters is certainly shown whole, or very nearly so."""
+    return SAID if budget is None else min(SAID, max(_SHORT, _most_characters(budget) - _BESIDE))
 
 
 class Keeper(Protocol):

@@ -21,7 +21,7 @@ import msgspec
 from . import dialects
 from .clients import UNKNOWN, Client
 from .dialects.notice import READ_TOOL
-from .envelope import seal
+from .envelope import most_said, seal
 from .job import most_bytes
 from .jsontree import Buffer
 from .outcome import Failure
@@ -254,7 +254,10 @@ class Front:
         begun = time.perf_counter()
         if is_error and not call.is_native and isinstance(payload, Payload):
             # A failure that a tool told by itself has a place of its own in each of the other dialects.
-            payload, is_error = Failure("TOOL_FAILED", _words(payload)), None
+            words = _words(payload)
+            # What cannot be shown whole goes along, to be stored. ctxo has no words for where it is.
+            is_long = policy.dialect != "ctxo" and len(words) > most_said(policy.budget)
+            payload, is_error = Failure("TOOL_FAILED", words, data=payload if is_long else None), None
         sealed = seal(
             payload,
             policy=policy,

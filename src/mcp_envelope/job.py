@@ -113,6 +113,13 @@ class Job(msgspec.Struct):
         """Whether there is no data, and null would not do: a dialect leaves the member out."""
         return self.payload.is_empty and self.schema is not None and not self.schema.is_valid(b"null")
 
+    @property
+    def hidden(self) -> dict[str, str] | None:
+        """For a failure that shows nothing of a payload: where that is, as far as it is anywhere; else None."""
+        if self.payload.is_empty:
+            return None
+        return {} if self.facts.handle is None else {"handle": self.facts.handle}
+
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Facts:
         return replace(self.facts, cuts=cuts)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import mcp_types
@@ -14,7 +16,7 @@ from fastmcp.utilities.types import Image as FastMCPImage
 from mcp.server.mcpserver.exceptions import ToolError as SDKToolError
 from mcp.server.mcpserver.utilities.types import Image
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from mcp_envelope import Failure, Miss, Reply, rank, warn
 from mcp_envelope.outcome import Link
@@ -482,3 +484,47 @@ def test_what_was_written_for_the_caller_is_shown(library: str, function: Any, d
         assert "unknown column 'foo'" in wire(cut)
         assert "…" in wire(cut)
         assert "END" not in cut.content[0].text
+
+
+class AtLeast(BaseModel):
+    rows: list[int] = Field(min_length=5000)
+
+
+def uncuttable() -> AtLeast:
+    return AtLeast(rows=list(range(9000)))
+
+
+def error_by_hand() -> mcp_types.CallToolResult:
+    lines = "".join(f"line {n}\n" for n in range(9000))
+    return mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text=lines)], is_error=True)
+
+
+@pytest.mark.parametrize("budget", [128, 400, 8000])
+@pytest.mark.parametrize("dialect", ["transcend", "gel", "scalpel"])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_failure_that_hides_a_result_names_its_handle(
+    library: str, dialect: str, budget: int, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "vault.db")
+    server = enveloped_server(library, uncuttable, error_by_hand, dialect=dialect, budget=budget, vault=place)
+
+    async def main() -> None:
+        async with connected(server) as session:
+            for tool, path, last in (
+                ("uncuttable", "/rows/8999", "8999"),
+                ("error_by_hand", "", "line 8999"),
+            ):
+                result = await session.call(tool)
+                found = re.search(r'"?handle\\*"?[:=] ?\\*"(\w{22})', wire(result))
+                if budget == 8000 and tool == "uncuttable" and found is None:
+                    continue
+                assert found, wire(result)
+                if dialect == "transcend":
+                    assert result.structured_content["truncated"] is True
+                if dialect == "gel":
+                    assert result.structured_content["meta"]["truncated"] is True
+                where = {"handle": found[1], "path": path} if path else {"handle": found[1], "grep": last}
+                read = await session.call("envelope_read", where)
+                assert last in read.content[0].text
+
+    run(main)

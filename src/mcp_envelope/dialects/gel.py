@@ -197,6 +197,9 @@ def _failed(job: Job, length: int) -> Lane:
         data["message"] = problem.message if length == 0 else shortened(problem.message, 120)
     if length == 0:
         data = {**(problem.details or {}), **data}
+    if job.hidden is not None:
+        data.update(job.hidden)
+        job.facts = replace(job.facts, extras={"truncated": True})
     return _framed(job, written(data), (), length)
 
 

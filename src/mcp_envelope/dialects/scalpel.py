@@ -80,7 +80,7 @@ class Scalpel:
     def seal(self, job: Job) -> Lanes:
         problem = job.facts.error or job.facts.miss
         envelope: Lane | None = None
-        if not job.payload.is_empty:
+        if not job.payload.is_empty and (problem is None or _is_promised(job)):
             envelope = _with_data(job, problem)
         if envelope is None and problem is None:
             problem = job.too_large() if not job.payload.is_empty else None
@@ -102,6 +102,11 @@ def _note(job: Job, cuts: tuple[Cut, ...]) -> str:
     return notice.sentence(job.with_cuts(cuts), 1, beside_handle=False) if cuts else ""
 
 
+def _is_promised(job: Job) -> bool:
+    """Whether the data of a failure is what clients were told of."""
+    return job.schema is None or job.schema.is_valid(bytes(job.payload.as_node().raw))
+
+
 def _with_data(job: Job, problem: Problem | None) -> Lane | None:
     return job.fit_data(lambda fitted, length: _framed(job, fitted.json, fitted.cuts, problem, length))
 
@@ -119,7 +124,8 @@ def _framed(
         if wanted or (name == "request_id" and facts.client_request_id):
             shown[name] = _short(known[name], length)
     if problem is not None:
-        shown["error"] = _error(problem, everything, length)
+        hidden = (job.hidden if data is None else None) or {}
+        shown["error"] = _error(problem, everything, length, hidden)
     elif everything:
         shown["error"] = None
     hints = facts.upgrade_hints[: (len(facts.upgrade_hints), 3, 0)[length]]
@@ -154,10 +160,11 @@ def _known(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _error(problem: Problem, everything: bool, length: int) -> dict[str, Any]:
+def _error(problem: Problem, everything: bool, length: int, hidden: dict[str, str]) -> dict[str, Any]:
     most = (1 << 20, 200, 24)[length]
     message = problem.message if len(problem.message) <= most else problem.message[: most - 1] + "…"
     error: dict[str, Any] = {"error": message, "error_code": CATALOGUE.spelling(problem.code, "scalpel")}
-    if (problem.details and length == 0) or everything:
-        error["error_details"] = dict(problem.details) if problem.details and length == 0 else None
+    details = {**(problem.details if problem.details and length == 0 else {}), **hidden}
+    if details or everything:
+        error["error_details"] = details or None
     return error

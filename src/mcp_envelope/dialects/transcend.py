@@ -116,14 +116,23 @@ def _failure(job: Job, problem: Problem, length: int) -> Lane:
     if length == 0:
         # Extras stand before the hint, and none can pass itself off as the code.
         error.update({key: value for key, value in (problem.details or {}).items() if key not in _RESERVED})
+    error.update(job.hidden or {})
     if problem.hint:
         error["hint"] = _clipped(problem.hint, length)
-    return _framed(job, b'"ok":false,"error":%b' % written(error), (), length)
+    is_hidden = job.hidden is not None
+    return _framed(job, b'"ok":false,"error":%b' % written(error), (), length, is_hidden=is_hidden)
 
 
-def _framed(job: Job, start: bytes, cuts: tuple[Cut, ...], length: int, body: bytes = b"") -> Lane:
+def _framed(
+    job: Job,
+    start: bytes,
+    cuts: tuple[Cut, ...],
+    length: int,
+    body: bytes = b"",
+    is_hidden: bool = False,
+) -> Lane:
     budget = job.budget
-    after: dict[str, Any] = {"truncated": bool(cuts)}
+    after: dict[str, Any] = {"truncated": bool(cuts) or is_hidden}
     if cuts:
         after["dropped"] = _dropped(job, cuts, length)
     after["warnings"] = _warnings(job.facts.warnings, length)
