@@ -27,7 +27,7 @@ from .jsontree import Buffer
 from .outcome import Failure
 from .payload import Payload
 from .policy import Policy, Settings
-from .policy.table import BUDGET_ARGUMENT, BUILT_IN
+from .policy.table import BUILT_IN, budget_argument
 from .published import Published as Published
 from .published import Publisher
 from .ranking import Ranking
@@ -139,18 +139,22 @@ class Front:
         else:
             shown.pop("outputSchema", None)
         schema = entry.get("inputSchema")
-        if self.adds_budget(schema):
+        if self.adds_budget(schema, published.budget_argument):
             assert isinstance(schema, Mapping)
-            properties = {**schema.get("properties", {}), BUDGET_ARGUMENT: _BUDGET}
+            properties = {**schema.get("properties", {}), published.budget_argument: _BUDGET}
             shown["inputSchema"] = {**schema, "properties": properties}
         return shown
 
-    def adds_budget(self, schema: object) -> bool:
-        """Whether a tool gets the argument `tokenBudget` from us: not if it has one of its own."""
+    def budget_argument(self, tool: str) -> str:
+        """What the argument for a call's own budget is called: `tokenBudget`, or as the dialect spells it."""
+        return budget_argument(self.policy(tool).dialect)
+
+    def adds_budget(self, schema: object, name: str) -> bool:
+        """Whether a tool gets the argument for its budget from us: not if it has one of its own."""
         if not self._token_budget or not isinstance(schema, Mapping):
             return False
         properties = schema.get("properties", {})
-        return isinstance(properties, Mapping) and BUDGET_ARGUMENT not in properties
+        return isinstance(properties, Mapping) and name not in properties
 
     def publish(
         self, tool: str, schema: Mapping[str, Any] | None, misses: bool = False, wrapped: bool = False

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from . import dialects
 from .jsontree import encode
+from .policy.table import BUDGET_ARGUMENT, budget_argument
 from .schema import Schema, SchemaError, widen
 
 _WRAPPED: Final = "x-fastmcp-wrap-result"
@@ -29,6 +31,8 @@ class Published(msgspec.Struct, frozen=True):
     wrap: bool = False
     # The tool's own result is {"result": …} around a value that is no object, and the dialect takes the value.
     unwrap: bool = False
+    # What a call's own budget is called.
+    budget_argument: str = BUDGET_ARGUMENT
 
 
 class Publisher:
@@ -48,7 +52,8 @@ class Publisher:
         if known is None:
             if len(self._published) >= _REMEMBERED:
                 self._published.clear()
-            known = self._published[key] = _publish(dialect, schema, misses, wrapped)
+            made = _publish(dialect, schema, misses, wrapped)
+            known = self._published[key] = replace(made, budget_argument=budget_argument(dialect))
         if len(self._told) >= _REMEMBERED:
             self._told.clear()
         self._told[dialect, id(schema), misses, wrapped] = schema, known

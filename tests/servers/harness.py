@@ -114,6 +114,12 @@ def ask(
     return run(main)
 
 
+def budgeted(dialect: str, tokens: int | None) -> dict[str, Any]:
+    """The argument that asks for a budget, as the dialect spells it."""
+    name = "token_budget" if dialect == "scalpel" else "tokenBudget"
+    return {} if tokens is None else {name: tokens}
+
+
 def listed(server: AnyServer, era: str = "2026-07-28") -> dict[str, mcp_types.Tool]:
     async def main() -> dict[str, mcp_types.Tool]:
         async with connected(server, era) as session:

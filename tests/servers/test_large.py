@@ -19,6 +19,7 @@ from .harness import (
     LIBRARIES,
     ask,
     bare,
+    budgeted,
     connected,
     enveloped_server,
     listed,
@@ -135,7 +136,7 @@ def check_fits(result: Any, dialect: str, tokens: int | None) -> None:
 def test_every_kind_of_value(dialect: str, library: str, era: str, tokens: int | None, vault: str) -> None:
     """The client validates each result against the schema that it was told."""
     server = enveloped_server(library, *FUNCTIONS, dialect=dialect, vault=vault)
-    asked = {} if tokens is None else {"tokenBudget": tokens}
+    asked = budgeted(dialect, tokens)
 
     async def main() -> None:
         async with connected(server, era) as session:
@@ -269,7 +270,7 @@ def test_blocks_stay_blocks_in_every_dialect(dialect: str, library: str, era: st
             small = await session.call("shot")
             assert [block for block in small.content if block.type != "text"] == [picture, link]
             assert "a shot" in small.content[0].text or dialect == "gel"
-            cut = await session.call("large_shot", {"tokenBudget": 1000})
+            cut = await session.call("large_shot", budgeted(dialect, 1000))
             kinds = {block.type for block in cut.content}
             assert kinds == {"text", "resource_link"}, "the link stays, the image is told of"
             assert any("image/png left out" in getattr(block, "text", "") for block in cut.content)
@@ -290,8 +291,9 @@ def test_what_is_listed(dialect: str, library: str, era: str) -> None:
     tools = listed(enveloped_server(library, *FUNCTIONS, dialect=dialect), era)
     assert set(tools) == {"envelope_read", *(function.__name__ for function in FUNCTIONS)}
     for name, tool in tools.items():
-        assert "tokenBudget" in tool.input_schema["properties"], name
-        assert "tokenBudget" not in tool.input_schema.get("required", [])
+        (budget,) = budgeted("native" if name == "envelope_read" else dialect, 1)
+        assert budget in tool.input_schema["properties"], name
+        assert budget not in tool.input_schema.get("required", [])
         if dialect == "ctxo":
             assert tool.output_schema is None
     assert tools["envelope_read"].annotations is not None
@@ -349,3 +351,21 @@ def test_a_budget_out_of_range_is_told(library: str, asked: Any, word: str) -> N
 def test_without_the_argument(library: str) -> None:
     tools = listed(enveloped_server(library, model, token_budget=False))
     assert "tokenBudget" not in json.dumps([tool.input_schema for tool in tools.values()])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_budget_in_the_spelling_of_the_dialect(library: str) -> None:
+    def rows(count: int) -> dict[str, list[int]]:
+        return {"rows": list(range(count))}
+
+    def own(token_budget: str) -> str:
+        return f"got {token_budget}"
+
+    server = enveloped_server(library, rows, own, dialect="scalpel")
+    properties = listed(server)["rows"].input_schema["properties"]
+    assert "token_budget" in properties
+    assert "tokenBudget" not in properties
+    cut = ask(server, "rows", {"count": 5000, "token_budget": 300})
+    assert 0 < len(cut.structured_content["data"]["rows"]) < 300
+    assert listed(server)["own"].input_schema["properties"]["token_budget"]["type"] == "string"
+    assert "got mine" in ask(server, "own", {"token_budget": "mine"}).content[0].text

@@ -24,7 +24,20 @@ from mcp_envelope.vault.places import open_vault
 from tests.conftest import examples
 from tests.strategies import Shape, large_values, shapes, small_values
 
-from .harness import DIALECTS, ERAS, LIBRARIES, ask, bare, connected, enveloped_server, notice, put, run, wire
+from .harness import (
+    DIALECTS,
+    ERAS,
+    LIBRARIES,
+    ask,
+    bare,
+    budgeted,
+    connected,
+    enveloped_server,
+    notice,
+    put,
+    run,
+    wire,
+)
 from .test_large import budget_of, encoded
 
 ANNOTATIONS: list[Any] = [
@@ -92,7 +105,7 @@ def test_large_numbers_are_counted_as_they_are_sent(library: str, dialect: str, 
     server = lowlevel(LARGE_NUMBERS) if library == "lowlevel" else bare(library, tool)
     put(server, dialect=dialect, vault=vault)
     for tokens in (2497, 700, 311):
-        check(ask(server, "tool", {"tokenBudget": tokens}, era), dialect, tokens)
+        check(ask(server, "tool", budgeted(dialect, tokens), era), dialect, tokens)
 
 
 @pytest.mark.parametrize("dialect", ["transcend", "gel", "scalpel"])
@@ -102,7 +115,7 @@ def test_large_numbers_in_a_failure_are_counted_as_they_are_sent(dialect: str) -
 
     server = enveloped_server("mcpserver", tool, dialect=dialect)
     for tokens in range(380, 540, 10):
-        check(ask(server, "tool", {"tokenBudget": tokens}), dialect, tokens)
+        check(ask(server, "tool", budgeted(dialect, tokens)), dialect, tokens)
 
 
 def test_what_fits_is_counted_as_it_is_sent() -> None:
@@ -229,7 +242,7 @@ def test_any_value(
 
         async def main() -> Any:
             async with connected(server, era) as session:
-                return await session.call("tool", {} if tokens is None else {"tokenBudget": tokens})
+                return await session.call("tool", budgeted(dialect, tokens))
 
         result = run(main)
         check(result, dialect, tokens)
@@ -276,7 +289,7 @@ def test_any_schema(shape: Shape, data: st.DataObject, tokens: int | None, diale
 
         async def main() -> Any:
             async with connected(server, era) as session:
-                return await session.call("tool", {} if tokens is None else {"tokenBudget": tokens})
+                return await session.call("tool", budgeted(dialect, tokens))
 
         result = run(main)
         check(result, dialect, tokens)

@@ -189,3 +189,8 @@ def _settings() -> dict[str, Setting]:
 
 
 SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(_settings())
+
+
+def budget_argument(dialect: str) -> str:
+    """What a call's own budget is called, in the spelling of the dialect."""
+    return "token_budget" if dialect == "scalpel" else BUDGET_ARGUMENT

@@ -36,7 +36,6 @@ from ..front import Call, Front, payload_of
 from ..outcome import Failure
 from ..payload import read_result
 from ..policy import Settings
-from ..policy.table import BUDGET_ARGUMENT
 from ..tracing import current_span
 from .declaring import check_budget, settings_of
 from .fastmcp_tasks import TASK, Tasks
@@ -168,11 +167,12 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
             )
             return unmarked(SealedResult(await to_thread.run_sync(self.front.read, arguments, call)))
         requested = None
-        if BUDGET_ARGUMENT in arguments and server is not None:
+        budget_name = self.front.budget_argument(message.name)
+        if budget_name in arguments and server is not None:
             tool = await server.get_tool(message.name, _version(message))
-            if tool is not None and self.front.adds_budget(tool.parameters):
+            if tool is not None and self.front.adds_budget(tool.parameters, budget_name):
                 arguments = dict(arguments)
-                requested = arguments.pop(BUDGET_ARGUMENT)
+                requested = arguments.pop(budget_name)
                 context = context.copy(message=message.model_copy(update={"arguments": arguments}))
         call = Call(
             tool=message.name,

@@ -32,7 +32,6 @@ from ..front import Call, Declared, Front, Published, payload_of
 from ..outcome import Miss, Reply
 from ..payload import read_result
 from ..policy import Settings
-from ..policy.table import BUDGET_ARGUMENT
 from ..tracing import current_span
 from .declaring import check_budget, settings_of
 from .results import in_body
@@ -179,9 +178,10 @@ class _Enveloped:
         entry = None if tool is not None else await self._entry(ctx, params.name)
         schema = entry.input_schema if entry is not None else None if tool is None else tool.parameters
         requested = None
-        if BUDGET_ARGUMENT in arguments and self._front.adds_budget(schema):
+        budget_name = self._front.budget_argument(params.name)
+        if budget_name in arguments and self._front.adds_budget(schema, budget_name):
             arguments = dict(arguments)
-            requested = arguments.pop(BUDGET_ARGUMENT)
+            requested = arguments.pop(budget_name)
             params = params.model_copy(update={"arguments": arguments})
         call = Call(
             tool=params.name,

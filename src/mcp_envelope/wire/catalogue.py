@@ -15,7 +15,6 @@ from msgspec import Raw
 from ..dialects.notice import READ_TOOL
 from ..front import Front, Published
 from ..jsontree import Buffer, encode
-from ..policy.table import BUDGET_ARGUMENT
 from ..schema import Schema
 from .frames import ListResult, members_of, replaced
 
@@ -132,13 +131,13 @@ class Catalogue:
     def _told(self, raw: Raw, entry: _Entry) -> Buffer:
         schema = entry.outputSchema if isinstance(entry.outputSchema, dict) else None
         published = self._front.publish(entry.name, schema)
-        adds = self._front.adds_budget(entry.inputSchema)
+        adds = self._front.adds_budget(entry.inputSchema, published.budget_argument)
         if mirrored := _mirrored(entry.inputSchema):
             self._mirrored[entry.name] = mirrored
         shown = self._front.listed({"inputSchema": entry.inputSchema, "outputSchema": schema}, published)
         changes: dict[str, bytes | None] = {}
         if adds:
-            changes["inputSchema"] = _with_budget(raw, shown["inputSchema"])
+            changes["inputSchema"] = _with_budget(raw, shown["inputSchema"], published.budget_argument)
         told = shown.get("outputSchema")
         if told != schema:
             changes["outputSchema"] = None if told is None else encode(told)
@@ -146,12 +145,12 @@ class Catalogue:
         return replaced(raw, changes) if changes else raw
 
 
-def _with_budget(raw: Raw, shown: dict[str, Any]) -> bytes:
+def _with_budget(raw: Raw, shown: dict[str, Any], name: str) -> bytes:
     """The input schema with one more property; the others keep their bytes."""
-    own = encode(shown["properties"][BUDGET_ARGUMENT])
+    own = encode(shown["properties"][name])
     schema = (members_of(raw) or {})["inputSchema"]
     properties = (members_of(schema) or {}).get("properties", Raw(b"{}"))
-    return replaced(schema, {"properties": replaced(properties, {BUDGET_ARGUMENT: own})})
+    return replaced(schema, {"properties": replaced(properties, {name: own})})
 
 
 def _mirrored(schema: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:

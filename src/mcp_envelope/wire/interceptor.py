@@ -23,7 +23,6 @@ from ..dialects.notice import READ_TOOL
 from ..front import Call, Front
 from ..jsontree import encode
 from ..outcome import Failure
-from ..policy.table import BUDGET_ARGUMENT
 from . import frames, results
 from .asking import Asking, Moves, Waiting
 from .catalogue import NOTHING, Catalogue
@@ -159,12 +158,12 @@ class Interceptor:
             read = partial(self._readings.page, frame, arguments, call, sender.modern, sure)
             return self._read(frame, read, wait, later)
         requested: object = None
-        if BUDGET_ARGUMENT in arguments and ours:
+        if (own := self._front.budget_argument(tool)) in arguments and ours:
             listed = self.catalogue.find(tool)
             if listed is None and not asked:
                 return wait()
             if listed is not None and listed.adds_budget:
-                requested = frames.value_of(arguments.pop(BUDGET_ARGUMENT))
+                requested = frames.value_of(arguments.pop(own))
                 changed = frames.replaced(_raw(frame.params), {"arguments": encode(arguments)})
                 data = frames.replaced(frame.data, {"params": changed})
         pending = Pending("tools/call", bytes(frame.identifier), None, sender.said, sender.modern)
