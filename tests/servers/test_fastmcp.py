@@ -717,3 +717,22 @@ def test_settings_at_the_tool(vault: str) -> None:
         assert len(wire(ask(each, f"{prefix}bytes_"))) < 2500
     plain = bare("fastmcp", few)
     assert len(ask(plain, "few").structured_content["result"]) == 5000
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_client_of_fastmcp_sees_the_shape_of_the_dialect(dialect: str) -> None:
+    inner: FastMCP[Any] = FastMCP("inner")
+    inner.tool(rows)
+    server = create_proxy(inner)
+    put(server, dialect=dialect)
+
+    async def main() -> None:
+        async with fastmcp.Client(server) as client:
+            result = await client.call_tool("rows", {"count": 3})
+            if dialect == "native":
+                assert result.data == [0, 1, 2]
+            else:
+                assert "fastmcp" not in (result.meta or {})
+                assert (result.data is None) is (result.structured_content is None)
+
+    run(main)

@@ -45,6 +45,7 @@ from .fastmcp_tools import (
     Wrapping,
     behind,
     client_of,
+    fitting_meta,
     is_sealed,
     owner_of,
     unmarked,
@@ -202,7 +203,7 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
                         return result
                     payload = payload_of(read_result(*lanes), run.call)
                     sealed = await run.seal_aside(payload, is_error=True if result.is_error else None)
-                    result = SealedResult(sealed, result.meta)
+                    result = SealedResult(sealed, fitting_meta(result.meta, run.call))
                 await run.still_wanted()
         except (NotFoundError, DisabledError):
             raise

@@ -46,6 +46,19 @@ _DEEPEST: Final = 32
 Leaf = FunctionTool | TransformedTool
 
 
+_FASTMCP: Final = "fastmcp"
+
+
+def fitting_meta(meta: dict[str, Any] | None, call: Call) -> dict[str, Any] | None:
+    """What a result says of itself besides, without what is true of the library's own shape alone."""
+    told = (meta or {}).get(_FASTMCP)
+    if meta is None or call.is_native or not isinstance(told, dict) or "wrap_result" not in told:
+        return meta
+    rest = {name: value for name, value in told.items() if name != "wrap_result"}
+    others = {name: value for name, value in meta.items() if name != _FASTMCP}
+    return {**others, _FASTMCP: rest} if rest else others
+
+
 class SealedResult(ToolResult):
     """A result that went through the envelope. Its mark outlives a cache, which knows only plain results."""
 
