@@ -231,3 +231,23 @@ def test_an_envelope_for_something_else() -> None:
         envelope(FastMCP("x"))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="takes an MCPServer or a low-level Server, not a object"):
         envelope(object())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_strict_warns_of_blocks_and_of_json_as_text(library: str, caplog: pytest.LogCaptureFixture) -> None:
+    def blocks() -> list[mcp_types.TextContent]:
+        return [mcp_types.TextContent(type="text", text="by hand")]
+
+    def written() -> str:
+        return '{"rows": [1, 2, 3]}'
+
+    def words() -> str:
+        return "[a note] in words"
+
+    server = enveloped_server(library, blocks, written, words, strict=True)
+    for tool in ("blocks", "written", "words", "blocks"):
+        ask(server, tool)
+    warned = [record.getMessage() for record in caplog.records if "by hand" in record.getMessage()]
+    assert len(warned) == 2
+    assert "the tool blocks" in warned[0]
+    assert "the tool written" in warned[1]

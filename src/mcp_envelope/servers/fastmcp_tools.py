@@ -33,6 +33,7 @@ from ..sealed import Sealed
 from .annotations import without_outcomes
 from .declaring import declared_at
 from .once import is_iterator
+from .results import has_blocks, is_json_text
 from .running import is_wrapped, running, wrapped
 
 if TYPE_CHECKING:
@@ -298,8 +299,9 @@ class FunctionLibrary:
         return any(isinstance(item, _BLOCKS) for item in some) or hasattr(value, "to_json")
 
     def is_hand_made(self, value: object) -> bool:
-        is_made = isinstance(value, ToolResult | mcp_types.CallToolResult)
-        return is_made and not (isinstance(value, ToolResult) and is_sealed(value))
+        if isinstance(value, ToolResult | mcp_types.CallToolResult):
+            return not (isinstance(value, ToolResult) and is_sealed(value))
+        return is_json_text(value) or has_blocks(value, _BY_HAND)
 
     def to_json(self, value: Any) -> bytes:
         return _written(value, self._annotation, None if self.structures else str)
@@ -324,16 +326,14 @@ class FunctionLibrary:
         return SealedResult(sealed, {"fastmcp": {"wrap_result": True}} if is_member else None)
 
 
-_BLOCKS: Final = (
+_BY_HAND: Final = (
     mcp_types.TextContent,
     mcp_types.ImageContent,
     mcp_types.AudioContent,
     mcp_types.ResourceLink,
     mcp_types.EmbeddedResource,
-    Audio,
-    Image,
-    File,
 )
+_BLOCKS: Final = (*_BY_HAND, Audio, Image, File)
 
 
 def _written(value: Any, annotation: Any, fallback: Callable[[Any], Any] | None) -> bytes:

@@ -58,6 +58,21 @@ def _made_block(item: Any) -> bytes:
     return b'{"type":"text","text":%b}' % encode(text)
 
 
+def has_blocks(value: object, kinds: tuple[type, ...]) -> bool:
+    """Whether a value is a content block of these kinds, or a list with one in it."""
+    return any(isinstance(item, kinds) for item in (value if isinstance(value, list | tuple) else (value,)))
+
+
+def is_json_text(value: object) -> bool:
+    """Whether a text is an object or a list that its author wrote out."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        return isinstance(msgspec.json.decode(value), dict | list)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+
+
 def most_repeated(said: str) -> int:
     """No less than the bytes of a text lane of one block that is JSON, and so escaped once more."""
     return 2 * (len(said) if said.isascii() else len(said.encode())) + _AROUND

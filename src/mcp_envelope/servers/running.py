@@ -207,6 +207,7 @@ class Run:
             return value
         speaks = self.speaks
         if isinstance(value, str):
+            self._warn_of(value, library)
             if speaks or len(value) > self.most:
                 return library.of(self.seal(self._text(value, library)), self.call)
             return value

@@ -22,6 +22,7 @@ from ..sealed import Sealed
 from .annotations import without_outcomes
 from .declaring import declared_at
 from .once import Yielded, is_iterator
+from .results import has_blocks, is_json_text
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver.tools.base import Tool
@@ -76,7 +77,9 @@ class HandlerLibrary:
         )
 
     def is_hand_made(self, value: object) -> bool:
-        return isinstance(value, mcp_types.CallToolResult) and not isinstance(value, SealedResult)
+        if isinstance(value, mcp_types.CallToolResult):
+            return not isinstance(value, SealedResult)
+        return is_json_text(value) or has_blocks(value, _BY_HAND)
 
     def to_json(self, value: Any) -> bytes:
         return self.item_to_json(value)
@@ -128,15 +131,14 @@ class FunctionLibrary(HandlerLibrary):
         return written[len(_RESULT) : -1] if self.wraps else written
 
 
-_BLOCKS: Final = (
+_BY_HAND: Final = (
     mcp_types.TextContent,
     mcp_types.ImageContent,
     mcp_types.AudioContent,
     mcp_types.ResourceLink,
     mcp_types.EmbeddedResource,
-    Audio,
-    Image,
 )
+_BLOCKS: Final = (*_BY_HAND, Audio, Image)
 
 
 def to_result(sealed: Sealed, meta: Mapping[str, Any] | None = None) -> mcp_types.CallToolResult:
