@@ -736,3 +736,22 @@ def test_the_client_of_fastmcp_sees_the_shape_of_the_dialect(dialect: str) -> No
                 assert (result.data is None) is (result.structured_content is None)
 
     run(main)
+
+
+def test_a_result_keeps_its_own_meta_when_it_is_cut(vault: str) -> None:
+    def made() -> ToolResult:
+        return ToolResult(content="words " * 9000, meta={"mine": 1})
+
+    result = ask(server_of(made, vault=vault), "made")
+    assert notice(result)["truncated"]
+    assert result.meta["mine"] == 1
+
+
+def test_a_schema_that_a_transform_states_is_the_one_that_counts(vault: str) -> None:
+    """Though the function behind it speaks of outcomes, and so has a schema of its own."""
+    inner = Tool.from_tool(Tool.from_function(reply), name="inner")
+    server: FastMCP[Any] = FastMCP("test")
+    server.add_tool(Tool.from_tool(inner, name="outer", output_schema={"type": "object"}))
+    put(server, vault=vault)
+    schema = listed(server)["outer"].output_schema
+    assert "rows" not in json.dumps(schema)

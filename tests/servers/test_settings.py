@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +252,21 @@ def test_strict_warns_of_blocks_and_of_json_as_text(library: str, caplog: pytest
     assert len(warned) == 2
     assert "the tool blocks" in warned[0]
     assert "the tool written" in warned[1]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_tool_with_settings_of_its_own_keeps_to_the_client(library: str) -> None:
+    """What is known of the client holds where the tool says nothing of a budget."""
+
+    @enveloped(hint="Ask for less.")
+    def words() -> str:
+        return "word " * 14500
+
+    server = enveloped_server(library, words)
+
+    async def main(name: str) -> bool:
+        async with connected(server, name=name) as session:
+            return bool(notice(await session.call("words")))
+
+    assert run(partial(main, "tester"))
+    assert not run(partial(main, "claude-code"))
