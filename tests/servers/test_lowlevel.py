@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_envelope import Failure, Miss, Reply, warn
 from mcp_envelope.servers.sdk import envelope
 
-from .harness import DIALECTS, ERAS, ask, connected, listed, notice, put, run, wire
+from .harness import DIALECTS, ERAS, ask, budgeted, connected, listed, notice, put, run, wire
 from .test_outcomes import code
 
 ARRAY = {"type": "array", "items": {"type": "integer"}}
@@ -56,7 +56,7 @@ def made(
         if outcome is not None:
             warn("careful")
             return outcome
-        assert "tokenBudget" not in (params.arguments or {})
+        assert not {"tokenBudget", "token_budget"} & {*(params.arguments or {})}
         text: list[Any] = [types.TextContent(type="text", text=json.dumps(value))]
         result = types.CallToolResult(content=content or text, structured_content=value, **fields)
         return result.model_dump(by_alias=True, exclude_none=True) if as_dict else result
@@ -85,7 +85,7 @@ def test_what_does_not(dialect: str, pages: bool, era: str, vault: str) -> None:
 
     async def main() -> None:
         async with connected(server, era) as session:
-            result = await session.call("tool", {"tokenBudget": 500})
+            result = await session.call("tool", budgeted(dialect, 500))
             assert not result.is_error
             if dialect == "native":
                 assert 0 < len(result.structured_content["rows"]) < 500
