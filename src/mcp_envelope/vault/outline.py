@@ -36,7 +36,7 @@ from ..jsontree import (
     is_dense,
     windows,
 )
-from ..text import characters, string_cut, unescaped
+from ..text import string_cut, unescaped
 from .knots import Knot, Outline, Table, digest, packed, placed
 
 # A value of more bytes has a knot; about so many bytes of small children lie between two marks.
@@ -200,7 +200,8 @@ def _text_knot(data: bytes) -> Knot:
         stop = min(starts[-1] + FAR, len(data))
         while stop < len(data) and data[stop] & 0xC0 == 0x80:
             stop -= 1
-        firsts.append(firsts[-1] + characters(data[starts[-1] : stop]))
+        # To decode is the quickest way to count.
+        firsts.append(firsts[-1] + len(data[starts[-1] : stop].decode("utf-8", "replace")))
         starts.append(stop)
     return Knot("text", 0, len(data), firsts[-1], packed(firsts[:-1]), packed(starts[:-1]))
 
