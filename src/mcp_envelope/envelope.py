@@ -192,7 +192,7 @@ def _most_characters(budget: Budget) -> int:
 
 
 def most_said(budget: Budget | None) -> int:
-    """A message of no more characters is certainly shown whole, or very nearly so."""
+    """A message of no more characters is likely to be shown whole: characters are reckoned, not counted."""
     return SAID if budget is None else min(SAID, max(_SHORT, _most_characters(budget) - _BESIDE))
 
 

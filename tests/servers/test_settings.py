@@ -270,3 +270,20 @@ def test_a_tool_with_settings_of_its_own_keeps_to_the_client(library: str) -> No
 
     assert run(partial(main, "tester"))
     assert not run(partial(main, "claude-code"))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("count", [30, 3000])
+def test_a_client_that_reads_both_lanes_pays_for_both(library: str, count: int, tmp_path: Path) -> None:
+    """Together they are within the budget, whether they are cut or not."""
+
+    async def main() -> Any:
+        async with connected(server, name="ChatGPT") as session:
+            return await session.call("plain_found", {"count": count})
+
+    server = enveloped_server(library, plain_found, budget=1000, vault=str(tmp_path / "v.db"))
+    result = run(main)
+    content = [block.model_dump(by_alias=True, exclude_none=True) for block in result.content]
+    used = [meter("estimate").count(encode(lane)) for lane in (content, result.structured_content)]
+    assert sum(used) <= 1000
+    assert ("_envelope" in result.structured_content) == (count == 3000)

@@ -26,6 +26,7 @@ from ..job import most_bytes
 from ..outcome import Failure, Miss, Reply
 from ..payload import Payload, PayloadError, read_payload
 from ..sealed import Sealed
+from ..sharing import halved, is_shared, shared
 from ..vault.store import StoreError
 from .once import holds_iterator
 from .results import (
@@ -130,14 +131,15 @@ class Run:
         """
         value, is_error = result.structured_content, bool(result.is_error)
         speaks = self.speaks
-        if is_plain and not speaks and self.call.span is None:
+        is_usual = not speaks and self.call.span is None and not is_shared(self.call)
+        if is_plain and is_usual:
             # The usual result by the shortest way.
             most = most_repeated(said := result.content[0].text)
             if self._budget is not None and most <= self._budget.limit and not self.call.published.wrap:
                 if self.front.passes(self.call, said, most // 2):
                     return None
         structured = structured_of(value)
-        if not speaks and self.call.span is None:
+        if is_usual:
             # The usual result by the shortest way.
             size = repeated_size(result.content, result.structured_content, structured)
             if size is not None and self._budget is not None and size <= self._budget.limit:
@@ -145,13 +147,15 @@ class Run:
                     return None
         content = blocks_of(result.content)
         size = max(sum(map(len, content)) + len(content) + 1, len(structured or b""))
-        if not speaks and self.front.fits(self.call, content, structured, size, is_error):
+        call = shared(self.call, content, structured)
+        if not speaks and self.front.fits(call, content, structured, size, is_error):
             return None
         return content, structured
 
     def seal(self, payload: Any, **more: Any) -> Sealed:
+        call = halved(self.call) if is_shared(self.call) and _has_structure(payload) else self.call
         with call_context(self.context):
-            sealed = self.front.seal(payload, self.call, **more)
+            sealed = self.front.seal(payload, call, **more)
         if sealed.handle is not None:
             self._stored.append(sealed.handle)
         return sealed
@@ -275,6 +279,11 @@ class Run:
 
 _UNDECLARED: Final = Declared()
 running: Final[ContextVar[Run | None]] = ContextVar("mcp_envelope_run", default=None)
+
+
+def _has_structure(payload: Any) -> bool:
+    data = payload.data if isinstance(payload, Reply) else payload
+    return isinstance(data, Payload) and data.node is not None
 
 
 def is_wrapped(function: object) -> bool:

@@ -23,6 +23,7 @@ from ..dialects.notice import READ_TOOL
 from ..front import Call, Front
 from ..jsontree import encode
 from ..outcome import Failure
+from ..sharing import shared
 from . import frames, results
 from .asking import Asking, Moves, Waiting
 from .catalogue import NOTHING, Catalogue
@@ -266,7 +267,7 @@ class Interceptor:
             # Clients may hold the result to a schema that we could not learn.
             listed = self.catalogue.uncertain()
         call = msgspec.structs.replace(call, published=(listed or NOTHING).published)
-        call = results.sharing(call, answer)
+        call = shared(call, answer.content, answer.structured)
         # Some clients hold the structure of a failure to what they were told of successes.
         misleads = answer.is_error and answer.structured is not None and call.published.wrap
         if not misleads and self._front.fits(

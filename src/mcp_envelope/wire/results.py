@@ -7,14 +7,13 @@ well, since nobody knows what a client would do with it.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from ..blocks import text_block
-from ..budget import MIN_BYTES, MIN_TOKENS, Budget
+from ..budget import Budget
 from ..faults import JSONError, check_utf8
 from ..front import Call, payload_of
 from ..job import most_bytes
@@ -120,23 +119,6 @@ def is_within(call: Call, answer: Answer) -> bool:
 
 def _lanes(answer: Answer) -> tuple[bytes, bytes]:
     return b"[%b]" % b",".join(answer.content), bytes(answer.structured or b"")
-
-
-def sharing(call: Call, answer: Answer) -> Call:
-    """The call as its result is measured. Who reads both lanes pays for both: each gets half of the budget.
-
-    Unless both together are within it as they are.
-    """
-    budget = call.policy.budget
-    if call.client.lane != "both" or answer.structured is None or budget is None or not call.is_native:
-        return call
-    if answer.size <= most_bytes(budget) and sum(map(budget.meter.count, _lanes(answer))) <= budget.limit:
-        return call
-    if budget.unit == "bytes":
-        policy = dataclasses.replace(call.policy, bytes=max(budget.limit // 2, MIN_BYTES), tokens=None)
-    else:
-        policy = dataclasses.replace(call.policy, tokens=max(budget.limit // 2, MIN_TOKENS), bytes=None)
-    return msgspec.structs.replace(call, policy=policy)
 
 
 def payload_for(answer: Answer, call: Call) -> Payload:
