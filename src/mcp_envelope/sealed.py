@@ -137,7 +137,8 @@ class Sealed:
             )
         if self._budget.unit == "bytes":
             return payload.size
-        sample = payload.sample()
+        # Of a payload that is not all here, what is shown tells the most.
+        sample = payload.sample() if not payload.partial else (self._structured or self._content).json
         return round(payload.size * self._budget.meter.count(sample) / max(len(sample), 1))
 
     @property

@@ -593,6 +593,24 @@ def test_what_comes_from_a_cache_is_held_to_the_tools_settings(vault: str) -> No
     run(main)
 
 
+def test_what_a_cache_has_is_cut_again_for_a_smaller_budget(vault: str) -> None:
+    server = server_of(rows, vault=vault)
+    server.add_middleware(ResponseCachingMiddleware())
+
+    async def main() -> None:
+        async with connected(server) as session:
+            await session.tools()
+            large = await session.call("rows")
+            small = await session.call("rows", {"tokenBudget": 500})
+            assert len(wire(small)) < 10_000 < len(wire(large))
+            shown = small.structured_content["result"]
+            assert shown == list(range(len(shown)))
+            assert notice(small)["handle"]
+            assert await session.read_list(notice(large)["handle"], "/result") == list(range(5000))
+
+    run(main)
+
+
 @pytest.mark.parametrize("order", ["limiter first", "envelope first"])
 def test_beside_the_limiter(order: str, vault: str) -> None:
     server: FastMCP[Any] = FastMCP("test")

@@ -20,6 +20,8 @@ from mcp.server.mcpserver import Image as SDKImage
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
+from mcp_envelope.vault.ledger import Ledger
+
 from .harness import ERAS, LIBRARIES, ask, bare, connected, enveloped_server, run, wire
 
 
@@ -289,13 +291,20 @@ def test_a_long_iterator_is_cut(library: str, tmp_path: Path) -> None:
         return map(int, range(30_000))  # type: ignore[return-value]
 
     async def main() -> None:
-        server = enveloped_server(library, numbers, vault=str(tmp_path / "vault.db"))
+        server = enveloped_server(library, numbers, vault=str(tmp_path / "vault.db"), ledger=ledger)
         async with connected(server) as session:
             result = await session.call("numbers", {"tokenBudget": 300})
             handle = result.structured_content["_envelope"]["handle"]
             assert len(await session.read_list(handle, "/result")) == 30_000
 
+    ledger = Ledger(tmp_path / "ledger.db")
     run(main)
+    ledger.flush()
+    (noted,) = ledger.calls()
+    # Only its beginning is here, but about its size is known.
+    assert noted.bytes_before > 150_000
+    assert noted.bytes_before / 8 < noted.before < noted.bytes_before
+    ledger.close()
 
 
 def test_items_whose_type_is_stated() -> None:

@@ -36,6 +36,7 @@ from ..front import Call, Front, payload_of
 from ..outcome import Failure
 from ..payload import read_result
 from ..policy import Settings
+from ..policy.table import budget_argument
 from ..tracing import current_span
 from .declaring import check_budget, settings_of
 from .fastmcp_tasks import TASK, Tasks
@@ -168,7 +169,8 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
             )
             return unmarked(SealedResult(await to_thread.run_sync(self.front.read, arguments, call)))
         requested = None
-        budget_name = self.front.budget_argument(message.name)
+        policy = self.front.policy(message.name, None, client)
+        budget_name = budget_argument(policy.dialect)
         if budget_name in arguments and server is not None:
             tool = await server.get_tool(message.name, _version(message))
             if tool is not None and self.front.adds_budget(tool.parameters, budget_name):
@@ -177,7 +179,7 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
                 context = context.copy(message=message.model_copy(update={"arguments": arguments}))
         call = Call(
             tool=message.name,
-            policy=self.front.policy(message.name, requested, client),
+            policy=policy if requested is None else policy.with_budget(requested),
             client=client,
             owner=owner,
             request_id=None if request is None else str(request.request_id),
@@ -192,7 +194,8 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
                     # Input to ask for, a task: not a result yet.
                     self._tasks.began(result, requested)
                     return result
-                if not is_sealed(result):
+                # A cache may hand out what was sealed for another budget. Only our own shape can be cut again.
+                if not is_sealed(result) or (run.call.is_native and not run.has_sealed):
                     if not run.is_known and server is not None:
                         # It came from a cache, say. Looking the tool up makes it known.
                         await server.get_tool(run.call.tool)
@@ -200,7 +203,7 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
                     lanes = run.fits(result, is_plain)
                     if lanes is None:
                         # The very object that FastMCP made.
-                        return result
+                        return unmarked(result) if is_sealed(result) else result
                     payload = payload_of(read_result(*lanes), run.call)
                     sealed = await run.seal_aside(payload, is_error=True if result.is_error else None)
                     result = SealedResult(sealed, fitting_meta(result.meta, run.call))

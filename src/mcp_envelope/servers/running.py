@@ -69,6 +69,8 @@ class Run:
         self.is_known = False
         # Whether the tool did its part, and the library has the value.
         self.has_returned = False
+        # Whether a result was put into an envelope.
+        self.has_sealed = False
         # Whether the tool is the called server's own function.
         self.is_direct = False
         # What the library made of the tool's value: one text that says again what the structure says.
@@ -156,6 +158,7 @@ class Run:
         call = halved(self.call) if is_shared(self.call) and _has_structure(payload) else self.call
         with call_context(self.context):
             sealed = self.front.seal(payload, call, **more)
+        self.has_sealed = True
         if sealed.handle is not None:
             self._stored.append(sealed.handle)
         return sealed

@@ -32,6 +32,7 @@ from ..front import Call, Declared, Front, Published, payload_of
 from ..outcome import Miss, Reply
 from ..payload import read_result
 from ..policy import Settings
+from ..policy.table import budget_argument
 from ..tracing import current_span
 from .declaring import check_budget, settings_of
 from .results import in_body
@@ -178,14 +179,15 @@ class _Enveloped:
         entry = None if tool is not None else await self._entry(ctx, params.name)
         schema = entry.input_schema if entry is not None else None if tool is None else tool.parameters
         requested = None
-        budget_name = self._front.budget_argument(params.name)
+        policy = self._front.policy(params.name, None, client)
+        budget_name = budget_argument(policy.dialect)
         if budget_name in arguments and self._front.adds_budget(schema, budget_name):
             arguments = dict(arguments)
             requested = arguments.pop(budget_name)
             params = params.model_copy(update={"arguments": arguments})
         call = Call(
             tool=params.name,
-            policy=self._front.policy(params.name, requested, client),
+            policy=policy if requested is None else policy.with_budget(requested),
             client=client,
             owner=owner,
             request_id=None if ctx.request_id is None else str(ctx.request_id),
