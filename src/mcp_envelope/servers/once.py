@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+_PLAIN: Final = frozenset({int, float, bool, type(None)})
+# The least bytes of an item of a list, and of a member of an object: `1,` and `"":1,`.
+_ITEM: Final = 2
+_MEMBER: Final = 5
 
 
 def is_iterator(value: object) -> bool:
@@ -32,22 +35,33 @@ class Yielded(Iterator[Any]):
 
 
 def holds_iterator(value: Any, most: int) -> bool:
-    """Whether there is something in a value that can be read only once. So many parts are looked at: more of them
-    are too large to be read a second time anyway."""
-    waiting, seen = [value], 0
-    while waiting and seen <= most:
+    """Whether there is something in a value that can be read only once.
+
+    A value that takes more than so many bytes as JSON is not looked at any further: it is cut anyway, from what was
+    written, and not read a second time.
+    """
+    waiting, least = [value], 0
+    while waiting and least <= most:
         found = waiting.pop()
         if isinstance(found, Yielded):
             # Its items were looked at one by one.
             continue
         if is_iterator(found):
             return True
-        if isinstance(found, dict):
-            inner: Any = found.values()
-        elif isinstance(found, list | tuple):
-            inner = found
+        inner: Any
+        if isinstance(found, list | tuple):
+            inner, each = found, _ITEM
+        elif isinstance(found, dict):
+            inner, each = found.values(), _MEMBER
         else:
-            inner = (getattr(found, "__dict__", None) or {}).values()
-        seen += len(inner)
-        waiting.extend(part for part in inner if type(part) not in _PLAIN)
+            inner, each = (getattr(found, "__dict__", None) or {}).values(), _MEMBER
+        least += each * len(inner)
+        if least > most:
+            return False
+        for part in inner:
+            kind = type(part)
+            if kind is str:
+                least += len(part)
+            elif kind not in _PLAIN:
+                waiting.append(part)
     return False
