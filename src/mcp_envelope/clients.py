@@ -15,6 +15,9 @@ from typing import Final, Literal
 import msgspec
 
 Lane = Literal["structured", "content", "both", "unknown"]
+# Of the protocol: with a handshake and sessions, or stateless; empty where it is not known.
+Era = Literal["", "sessions", "stateless"]
+_STATELESS: Final = "2026-07-28"
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +25,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = ""
     version: str = ""
+    era: Era = ""
     lane: Lane = "unknown"
     tokens: int | None = None
     max_bytes: int | None = None
@@ -63,19 +67,27 @@ def table() -> dict[str, Known]:
     return {name.lower(): entry for entry in entries.values() for name in entry.names}
 
 
-def client(name: str, version: str = "") -> Client:
+def era_of(protocol: object) -> Era:
+    """The era of a version of the protocol, which is a date."""
+    if not isinstance(protocol, str) or not protocol:
+        return ""
+    return "stateless" if protocol >= _STATELESS else "sessions"
+
+
+def client(name: str, version: str = "", era: Era = "") -> Client:
     """What is known of a client, by the name and version it gave."""
-    return _client(name[:_LONGEST], version[:80])
+    return _client(name[:_LONGEST], version[:80], era)
 
 
 @lru_cache(256)
-def _client(name: str, version: str) -> Client:
+def _client(name: str, version: str, era: Era) -> Client:
     entry = _entry(_VIA.sub("", name).strip().lower())
     if entry is None:
-        return Client(name=name, version=version)
+        return Client(name=name, version=version, era=era)
     return Client(
         name=name,
         version=version,
+        era=era,
         lane=entry.lane,
         tokens=entry.tokens,
         max_bytes=entry.max_bytes,

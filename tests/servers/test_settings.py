@@ -16,6 +16,8 @@ from mcp.server.mcpserver import MCPServer
 from msgspec.json import encode
 
 from mcp_envelope import enveloped, rank
+from mcp_envelope.clients import UNKNOWN, Client
+from mcp_envelope.front import Front
 from mcp_envelope.meters import meter
 from mcp_envelope.servers.fastmcp import EnvelopeMiddleware
 from mcp_envelope.servers.sdk import envelope
@@ -287,3 +289,25 @@ def test_a_client_that_reads_both_lanes_pays_for_both(library: str, count: int, 
     used = [meter("estimate").count(encode(lane)) for lane in (content, result.structured_content)]
     assert sum(used) <= 1000
     assert ("_envelope" in result.structured_content) == (count == 3000)
+
+
+@pytest.mark.parametrize(("era", "known"), [("legacy", "sessions"), ("2026-07-28", "stateless")])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_clients_name_and_era_are_known_to_the_policy(
+    library: str, era: str, known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Client] = []
+    policy = Front.policy
+
+    def spy(self: Front, tool: str, requested: object = None, client: Client = UNKNOWN, *more: Any) -> Any:
+        asked.append(client)
+        return policy(self, tool, requested, client, *more)
+
+    async def main() -> None:
+        async with connected(server, era, name="somebody") as session:
+            await session.call("plain_found", {"count": 1})
+
+    server = enveloped_server(library, plain_found)
+    monkeypatch.setattr(Front, "policy", spy)
+    run(main)
+    assert {(client.name, client.era) for client in asked if client.name} == {("somebody", known)}

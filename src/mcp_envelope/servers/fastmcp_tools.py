@@ -23,7 +23,7 @@ from fastmcp.utilities.versions import VersionSpec
 from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import PydanticSerializationError
 
-from ..clients import UNKNOWN, Client
+from ..clients import UNKNOWN, Client, era_of
 from ..clients import client as known_client
 from ..front import Call, Declared, Front
 from ..outcome import Miss, Reply
@@ -363,7 +363,7 @@ def _schema_of(annotation: Any) -> dict[str, Any] | None:
 def client_of(request: Any) -> Client:
     try:
         info = request.session.client_params.client_info
-        return known_client(info.name, info.version or "")
+        return known_client(info.name, info.version or "", era_of(request.protocol_version))
     except AttributeError:
         return UNKNOWN
 

@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     raise missing("The official SDK, from version 2 on,", "sdk", error) from error
 
-from ..clients import UNKNOWN, Client
+from ..clients import UNKNOWN, Client, era_of
 from ..clients import client as known_client
 from ..dialects.notice import READ_TOOL
 from ..front import Call, Declared, Front, Published, payload_of
@@ -276,7 +276,9 @@ def _cause(error: BaseException, run: Run, arguments: Mapping[str, Any]) -> Base
 def _client(ctx: Any) -> Client:
     parameters = getattr(ctx.session, "client_params", None)
     info = getattr(parameters, "client_info", None)
-    return UNKNOWN if info is None else known_client(info.name, info.version or "")
+    if info is None:
+        return UNKNOWN
+    return known_client(info.name, info.version or "", era_of(ctx.protocol_version))
 
 
 def _owner(ctx: Any) -> str | None:

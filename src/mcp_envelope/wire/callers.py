@@ -145,7 +145,7 @@ class Callers:
         except (Failure, StoreError, Damaged, UnicodeDecodeError):
             return UNKNOWN
         called, _, version = said.partition("\n")
-        return known_client(called, version)
+        return known_client(called, version, "sessions")
 
 
 def _digest(text: str | None) -> str | None:

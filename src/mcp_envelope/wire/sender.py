@@ -48,7 +48,7 @@ def introduced(params: Raw | UnsetType) -> Client | None:
         info = msgspec.json.decode(given, type=_Initialize).client_info
     except _UNREADABLE:
         return None
-    return None if info is None else client(info.name, info.version)
+    return None if info is None else client(info.name, info.version, "sessions")
 
 
 def sender_of(meta: Raw | UnsetType) -> Sender:
@@ -63,7 +63,7 @@ def _named(members: dict[str, Raw]) -> Client | None:
         info = msgspec.json.decode(members[_INFO], type=_Info)
     except (KeyError, *_UNREADABLE):
         return None
-    return client(info.name, info.version)
+    return client(info.name, info.version, "stateless")
 
 
 def of_era(result: bytes, modern: bool) -> bytes:
