@@ -237,6 +237,9 @@ def _sealed_and_kept(spoken: Dialect, job: Job, vault: Keeper) -> Lanes:
     cut = beside or lanes.content.cuts or (lanes.structured is not None and lanes.structured.cuts)
     if not cut and lanes.facts.error is None:
         return lanes
+    if before[0].node is not None:
+        # Storing takes memory of its own.
+        before[0].node.forget()
     problem = vault.keep(handle, before[0], job.facts.tool)
     if problem is None:
         return lanes

@@ -104,6 +104,10 @@ class Node:
             )
         return self._raw
 
+    def forget(self) -> None:
+        """Let go of the children that were opened, and of what their strings hold. Who asks opens them again."""
+        self._children.clear()
+
     def members(self) -> list[Member]:
         """Key, exact bytes of the key, exact bytes of the value. The last of equal keys counts."""
         if self._members is None:
