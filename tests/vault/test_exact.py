@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mcp_envelope.budget import Budget
 from mcp_envelope.payload import read_payload
 from mcp_envelope.vault import outline, source, streams
-from mcp_envelope.vault.reading import read
+from mcp_envelope.vault.reading import exactly, read
 from mcp_envelope.vault.sqlite import SQLiteStore
 from mcp_envelope.vault.streams import ListStream
 from mcp_envelope.vault.vault import Vault, new_handle
@@ -241,3 +241,17 @@ def test_what_cannot_be_given_exactly(vault: Vault, arguments: dict[str, Any], c
     sealed = read(vault, {"handle": handle, **arguments})
     assert sealed.problem is not None
     assert sealed.problem.code == code
+
+
+@pytest.mark.parametrize("letter", ["é", "漢", "😀"])
+@pytest.mark.parametrize("shift", range(4))
+def test_wide_characters_at_the_seams(vault: Vault, letter: str, shift: int) -> None:
+    """What is read for a page ends anywhere in a character, and none is lost or halved."""
+    document = f'{" " * shift}["{letter * 30_000}" , 1]'
+    handle = new_handle()
+    assert vault.keep(handle, read_payload(document.encode(), "json")) is None
+    stored = exactly(vault.open(handle), "")
+    for room in (1000, 1001, 1002, 1003):
+        text = stored.text(500, room)
+        assert text == document[500 : 500 + len(text)]
+        assert len(text.encode()) >= room
