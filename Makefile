@@ -5,14 +5,19 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench fuzz clean
+.PHONY: help demo quick test coverage check format hooks bench walk fuzz clean
+
+# npm packages that only the tests need.
+NODE := $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json
+# The core. Tests that start a process carry a mark, and are left to `make test`.
+CORE := tests/fit tests/jsontext tests/schema tests/dialects tests/config tests/clients tests/lint tests/test_*.py
 
 help:  ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/pip:
-	@command -v $(PYTHON) >/dev/null || { echo "make: no '$(PYTHON)' found; install Python 3.11 or newer, or say make PYTHON=/path/to/python3"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: Python 3.11 or newer is needed; say make PYTHON=/path/to/python3.11"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "make: no '$(PYTHON)' found; install Python 3.11 or newer, or run make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: Python 3.11 or newer is needed; run make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "Creating $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
@@ -42,9 +47,9 @@ $(VENV)/conformance/installed.json: tests/conformance/package.json | $(VENV)/dev
 	@$(BIN)/python -m tests.conformance.suite
 	@touch $@
 
-$(VENV)/servers/installed.json: tests/wire/node/package.json | $(VENV)/dev
+$(VENV)/servers/installed.json: tests/proxy/node/package.json | $(VENV)/dev
 	@echo "Installing servers to put the proxy in front of (about ten seconds) ..."
-	@$(BIN)/python -m tests.wire.real
+	@$(BIN)/python -m tests.proxy.real
 	@touch $@
 
 $(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/pip
@@ -55,23 +60,39 @@ $(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/pip
 demo: $(VENV)/demo  ## flood the proxy with real servers, and show it before and after
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/dev $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json  ## run the tests
+quick: $(VENV)/dev  ## the tests of the core, in less than a minute
+	@$(BIN)/python -m pytest -n auto -m "not process" $(CORE)
+
+test: $(VENV)/dev $(NODE)  ## all tests, in about four minutes
+	@echo "About 4 minutes on two cores ('make quick' takes one) ..."
 	@$(BIN)/python -m pytest -n auto
+
+coverage: $(VENV)/dev $(NODE)  ## all tests, and which lines they ran
+	@echo "About 10 minutes on two cores ..."
+	@$(BIN)/python -m coverage erase
+	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-report=html
 
 check: $(VENV)/dev  ## formatting, lint and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-format: $(VENV)/dev  ## put the code in the house's form
+format: $(VENV)/dev  ## format the code, and fix what the linter can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+hooks: $(VENV)/dev  ## check formatting, lint and types before every commit
+	@$(PIP) install -c constraints.txt pre-commit
+	@$(BIN)/pre-commit install
 
 bench: $(VENV)/bench  ## speed and memory, as ratios of runs made side by side
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
-fuzz: $(VENV)/dev  ## the promises over many more examples (FUZZ_EXAMPLES=50000)
-	@$(BIN)/python fuzz/run.py
+walk: $(VENV)/dev  ## how many modules and functions one result passes (ARGS="http fastmcp --list")
+	@$(BIN)/python scripts/walk.py $(ARGS)
+
+fuzz: $(VENV)/dev  ## the property tests over new random examples (FUZZ_EXAMPLES=50000)
+	@$(BIN)/python fuzz/run.py $(ARGS)
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* dist

@@ -20,7 +20,8 @@ from benchmarks.samples import (
 )
 
 from mcp_envelope import Schema, seal
-from mcp_envelope.meters import MeterUnavailable, meter
+from mcp_envelope.budget import MeterUnavailable
+from mcp_envelope.budget import meter_named as meter
 
 ENCODE = "one msgspec encode"
 

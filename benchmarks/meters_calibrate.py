@@ -1,7 +1,7 @@
-"""Fits the costs of the `estimate` meter to o200k, and prints them as they stand in meters.py.
+"""Fits the costs of the `estimate` meter to o200k, and prints them as they stand in budget.py.
 
     python -m benchmarks.meters_calibrate            # print
-    python -m benchmarks.meters_calibrate --write    # and paste into src/mcp_envelope/meters.py
+    python -m benchmarks.meters_calibrate --write    # and paste into src/mcp_envelope/budget.py
 
 Needs the dev extra, and the network for pip on the first run. About a minute, no other library.
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks import corpora
 
-from mcp_envelope import meters
+from mcp_envelope import budget as meters
 
 PIECE = 1_500
 PIECES = 44  # per text at most
@@ -78,7 +78,7 @@ def weight(name: str) -> float:
 
 def fit(texts: dict[str, bytes]) -> list[int]:
     """The costs in hundredths of a token."""
-    exact = meters.meter("exact")
+    exact = meters.meter_named("exact")
     columns: list[list[tuple[int, float]]] = [[] for _ in range(COSTS)]
     weights: list[float] = []
     short: list[float] = []  # what each piece's estimate lacks
@@ -128,7 +128,7 @@ def source(costs: list[int]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fit the estimate meter to o200k.")
-    parser.add_argument("--write", action="store_true", help="paste the costs into meters.py")
+    parser.add_argument("--write", action="store_true", help="paste the costs into budget.py")
     write = parser.parse_args().write
     text = source(fit(corpora.calibration()))
     print(text)

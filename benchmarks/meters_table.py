@@ -16,7 +16,8 @@ from timeit import repeat
 import msgspec
 from benchmarks import corpora
 
-from mcp_envelope.meters import METERS, meter
+from mcp_envelope.budget import METERS
+from mcp_envelope.budget import meter_named as meter
 
 WINDOW = 4_000
 ROUNDS = 10  # calls timed together: few, so that the best of many is free of other work on the machine

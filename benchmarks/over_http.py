@@ -10,6 +10,7 @@ and so only the ratios of rows that were run side by side mean anything.
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import subprocess
@@ -57,6 +58,8 @@ _RIVAL = "FastMCP's proxy"
 
 def http(quick: bool) -> list[Table]:
     rounds = 40 if quick else 200
+    # It would log a line per request.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
     with TemporaryDirectory() as folder, _sites(Path(folder)) as urls:
         return [_alone(urls, rounds), _crowd(urls, 1 if quick else 3), _client(urls, 8 if quick else 30)]
 

@@ -10,10 +10,10 @@ import json
 from typing import Any
 
 from mcp_envelope import Failure, describe_call, seal
-from mcp_envelope.context import call_context
+from mcp_envelope.budget import meter_named as meter
 from mcp_envelope.dialects import NAMES
-from mcp_envelope.jsontree import encode
-from mcp_envelope.meters import meter
+from mcp_envelope.jsontext.document import encode
+from mcp_envelope.outcome import collect_remarks
 
 PAYLOAD: dict[str, Any] = {
     "risk_level": "high",
@@ -24,7 +24,7 @@ REQUEST = "8b3e5f6c0a2f4ed4a3fb9e0b2f8f8d3a"
 
 
 def text_of(outcome: Any, dialect: str, profile: Any) -> str:
-    with call_context():
+    with collect_remarks():
         describe_call(tier="pro", tool_version="3.3.0", capabilities=("envelope-v1",))
         sealed = seal(
             outcome,

@@ -2,6 +2,8 @@
 
 import os
 import random
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,11 +17,11 @@ from benchmarks.samples import orders
 
 from mcp_envelope.budget import Budget
 from mcp_envelope.dialects.notice import META_KEY
-from mcp_envelope.payload import read_payload
-from mcp_envelope.vault.reading import read
+from mcp_envelope.payload import new_handle, read_payload
+from mcp_envelope.vault.read_tool import read
 from mcp_envelope.vault.sqlite import SQLiteStore
 from mcp_envelope.vault.store import Store
-from mcp_envelope.vault.vault import Vault, new_handle
+from mcp_envelope.vault.vault import Vault
 
 _PAGE = Budget.of(tokens=2_000)
 _RECORD = 330
@@ -35,6 +37,7 @@ def vault(quick: bool) -> list[Table]:
             _storing(stores, folder, quick),
             _paging(stores, "23 MB" if quick else "230 MB"),
             _needle(stores["SQLite"], 10_000 if quick else 100_000),
+            _queries(stores["SQLite"], "23 MB" if quick else "115 MB"),
         ]
 
 
@@ -70,7 +73,7 @@ def _storing(stores: dict[str, Store], folder: Path, quick: bool) -> Table:
         title="Storing a result, beside a plain write of the same bytes",
         columns={"ms": "{:.2f}", "MB/s": "{:.0f}", "× write": "{:.1f}", "stored MB": "{:.2f}"},
         note="Time on the wall, best of the rounds. A plain write is one write and one flush of a file, without\n"
-        "compression, an outline, or a promise that it is there whole or not at all.",
+        "compression, an index, or a promise that it is there whole or not at all.",
     )
     for label, size in (("2.4 MB", 2_400_000), ("23 MB", 23_000_000)):
         progress(f"storing {label}")
@@ -105,7 +108,7 @@ def _paging(stores: dict[str, Store], large: str) -> Table:
         name="pages",
         title=f"The same page of 2,000 tokens, from 230 KB and from {large}",
         columns={"230 KB, ms": "{:.3f}", f"{large}, ms": "{:.3f}", "×": "{:.2f}", "pages/s": "{:.0f}"},
-        note="Reading a page: the entry, its outline, the blobs, fitting and counting.",
+        note="Reading a page: the entry, its index, the blobs, fitting and counting.",
     )
     sizes = {"230 KB": 230_000, large: int(large.split()[0]) * 1_000_000}
     payloads = {}
@@ -191,5 +194,62 @@ def _needle(store: Store, records: int) -> Table:
         mean_tokens = sum(tokens for _, tokens in taken) / len(taken)
         spent = 1000 * seconds[way] / len(taken) if seconds[way] else None
         table.add(way, mean_calls, mean_tokens, spent)
+    store.purge()
+    return table
+
+
+# One query in a process of its own: on the stored payload, or with the library on all of it, decoded.
+_QUERY = """
+import sys
+from time import process_time
+import jmespath, msgspec
+from mcp_envelope.vault import query
+from mcp_envelope.vault.sqlite import SQLiteStore
+from mcp_envelope.vault.vault import Vault
+
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+
+way, place, handle, expression = sys.argv[1:]
+stored = Vault(SQLiteStore(place)).open(handle)
+before, start = peak(), process_time()
+if way == "lazy":
+    # Whatever else the machine is doing: time is measured here, not limited.
+    found = query.run(stored.root(), expression, query.SearchLimits(seconds=600))
+else:
+    whole = msgspec.json.decode(b"".join(stored.stream()))
+    found = msgspec.json.encode(jmespath.search(expression, whole))
+print(1000 * (process_time() - start), (peak() - before) / 1000, len(found))
+"""
+
+
+def _queries(store: Store, size: str) -> Table:
+    """What it buys to evaluate JMESPath without loading the payload."""
+    keeper, handle = Vault(store), new_handle()
+    data = _payload(int(size.split()[0]) * 1_000_000)
+    problem = keeper.keep(handle, read_payload(data))
+    assert problem is None, problem
+    last = msgspec.json.decode(data)["orders"][-1]["id"]
+    table = Table(
+        name="queries",
+        title=f"JMESPath over {size}: on the stored payload, and by the library on all of it",
+        columns={"ms": "{:,.0f}", "decoded, ms": "{:,.0f}", "MB": "{:,.0f}", "decoded, MB": "{:,.0f}"},
+        note="Processor time and growth of the resident set, each in a process of its own.",
+    )
+    for expression in (
+        "length(orders)",
+        "orders[100].id",
+        f"orders[?id == '{last}']",
+        "orders[?status == 'open'] | length(@)",
+        "max_by(orders, &createdAt).id",
+    ):
+        progress(f"query {expression}")
+        row: list[list[float]] = []
+        for way in ("lazy", "decoded"):
+            command = [sys.executable, "-c", _QUERY, way, store.place, handle, expression]
+            row.append([float(word) for word in subprocess.check_output(command).split()])
+        (lazy_ms, lazy_mb, lazy_size), (whole_ms, whole_mb, whole_size) = row
+        assert lazy_size == whole_size, expression
+        table.add(expression, lazy_ms, whole_ms, lazy_mb, whole_mb)
     store.purge()
     return table

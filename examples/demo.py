@@ -1,9 +1,9 @@
 """Two real servers behind the proxy, before and after: what `make demo` shows.
 
-Strategy: each call is made twice by the official client, directly and through `mcp-envelope proxy`, and what comes
-back is checked with means of its own: the meter, the client's schema check, the original. Nothing needs a network;
-the git server works on a repository that is made on the spot. Colour and width follow the terminal; in a pipe the
-output is plain.
+Strategy: the official client makes each call twice, directly and through `mcp-envelope proxy`, and the result
+is checked independently: with the meter, the client's schema validation and the original. Nothing needs a
+network; the git server works on a repository that is created for the demo. Colour and width follow the
+terminal; in a pipe, the output is plain.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from unicodedata import east_asian_width
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from mcp_envelope.meters import meter
+from mcp_envelope.budget import meter_named
 
 HERE = Path(__file__).parent
 LIMIT = 2000
@@ -43,7 +43,7 @@ def main() -> int:
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
-        # What is stored goes away with the folder, and nobody's settings change the demo.
+        # The vault disappears with the folder, and your own settings don't affect the demo.
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("MCP_ENVELOPE_")
         }
@@ -68,20 +68,20 @@ async def show_tickets(environment: dict[str, str]) -> None:
     async with client(proxied(command), environment) as through:
         show_command(command)
         await through.list_tools()
-        # The client checks the structure against the schema that was listed, and would refuse it otherwise.
+        # The client validates the structure against the listed schema, and would raise if it were invalid.
         result = await through.call_tool("list_tickets", {})
         shown = result.structured_content
         sizes(whole, shown)
         outline(shown)
         check("each lane is within the budget", within(result))
-        check("valid under the listed schema; the client says so", not result.is_error)
+        check("valid under the listed schema, according to the client", not result.is_error)
         kept = len(shown["tickets"])
-        check("what is there is as it was", shown["tickets"] == whole["tickets"][:kept])
+        check("what is shown is unchanged", shown["tickets"] == whole["tickets"][:kept])
         await read_all(through, shown["_envelope"]["handle"], whole["tickets"], kept)
 
 
 async def read_all(through: Client, handle: str, tickets: list[Any], kept: int) -> None:
-    """Reading on: pages, a search, a query; and a mistake with its hint."""
+    """Read the rest by page, by search and by query, and make a mistake to see its hint."""
     print()
     offset, pages, read = kept, 0, []
     while offset < len(tickets):
@@ -92,12 +92,12 @@ async def read_all(through: Client, handle: str, tickets: list[Any], kept: int) 
         if pages == 1:
             tell(answer[-1])
     print(paint("2", f"  … and so on, {pages} pages"))
-    check("pages put end to end are the original", read == tickets[kept:])
+    check("pages joined end to end are the original", read == tickets[kept:])
     wanted = tickets[-7]
     print()
     found = json.loads((await ask(through, handle, grep=wanted["body"][:40]))[0])
     print(clip(f"  {json.dumps(found[0])}"))
-    check("the search tells where it is", found[0]["path"] == f"/tickets/{len(tickets) - 7}/body")
+    check("the search says where it is", found[0]["path"] == f"/tickets/{len(tickets) - 7}/body")
     print()
     query = f"tickets[?id == `{wanted['id']}`].title"
     titles = json.loads((await ask(through, handle, query=query))[0])
@@ -111,7 +111,7 @@ async def read_all(through: Client, handle: str, tickets: list[Any], kept: int) 
 
 
 async def show_git(room: Path, environment: dict[str, str]) -> None:
-    title("A text: what changed in a repository, from mcp-server-git")
+    title("A text: the diff of a repository, from mcp-server-git")
     repository = make_repository(room / "repository")
     command = [sys.executable, "-m", "mcp_server_git", "--repository", str(repository)]
     arguments = {"repo_path": str(repository), "target": "HEAD~1", "context_lines": 3}
@@ -133,7 +133,9 @@ async def show_git(room: Path, environment: dict[str, str]) -> None:
         while offset < len(whole):
             parts.append((await ask(through, handle, path="/content/0/text", offset=offset, quiet=True))[0])
             offset += len(parts[-1])
-        check(f"{len(parts)} pages put end to end are the original, to the byte", "".join(parts) == whole)
+        check(
+            f"{len(parts)} pages joined end to end are the original, byte for byte", "".join(parts) == whole
+        )
 
 
 async def show_crash(environment: dict[str, str]) -> None:
@@ -173,10 +175,10 @@ async def client(command: list[str], environment: dict[str, str]) -> AsyncIterat
 
 
 async def ask(through: Client, handle: str, *, quiet: bool = False, **arguments: Any) -> list[str]:
-    """A call of `envelope_read`, shown as a model would make it."""
+    """Call `envelope_read`, and show the call as a model would make it."""
     if not quiet:
-        said = ", ".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
-        print(paint("1", clip(f"envelope_read(handle, {said})")))
+        shown = ", ".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
+        print(paint("1", clip(f"envelope_read(handle, {shown})")))
     result = await through.call_tool("envelope_read", {"handle": handle, **arguments})
     if not within(result):
         check("a page is within the budget", False)
@@ -184,7 +186,7 @@ async def ask(through: Client, handle: str, *, quiet: bool = False, **arguments:
 
 
 def make_repository(folder: Path) -> Path:
-    """Two commits of a few hundred files, with a large difference between them."""
+    """Create a repository with two commits of many files that differ a lot."""
     chance = random.Random(3)
     folder.mkdir()
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -204,7 +206,7 @@ def make_repository(folder: Path) -> Path:
 
 
 def tokens(value: Any) -> int:
-    return meter("estimate").count(compact(value))
+    return meter_named("estimate").count(compact(value))
 
 
 def within(result: Any) -> bool:
@@ -251,13 +253,13 @@ def sizes(before: Any, after: Any) -> None:
 
 
 def outline(document: dict[str, Any]) -> None:
-    """An object's shape: its lists by their number and first item, its notice in full."""
+    """Print an object: the length and first items of its lists, and its notice in full."""
     print("  {")
     for key, value in document.items():
         if key == "_envelope":
             print(paint("33", f'    "{key}": {{'))
-            for name, said in value.items():
-                for line in wrap(f'"{name}": {json.dumps(said, ensure_ascii=False)},', " " * 8, " " * 6):
+            for name, field in value.items():
+                for line in wrap(f'"{name}": {json.dumps(field, ensure_ascii=False)},', " " * 8, " " * 6):
                     print(paint("33", line))
             print(paint("33", "    }"))
         elif isinstance(value, list):
@@ -272,7 +274,7 @@ def outline(document: dict[str, Any]) -> None:
 
 
 def tell(words: str) -> None:
-    """What the envelope itself says."""
+    """Print what the envelope itself says."""
     for line in wrap(words, indent="    ", first="  "):
         print(paint("33", line))
 
@@ -294,7 +296,7 @@ def clip(text: str) -> str:
 
 
 def wrap(text: str, indent: str = "    ", first: str | None = None) -> list[str]:
-    """Lines of the terminal's width, broken between words; a word that is longer stands alone."""
+    """Return lines of the terminal's width, broken between words; a longer word gets its own line."""
     lines, line = [], indent if first is None else first
     for word in text.split():
         joined = f"{line} {word}" if line.strip() else f"{line}{word}"
@@ -309,7 +311,7 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except BaseExceptionGroup as group:
-        # Somebody reads no further, as `| head` does.
+        # The reader of the output stopped, as `| head` does.
         if group.subgroup(BrokenPipeError) is None:
             raise
     except BrokenPipeError:

@@ -1,7 +1,7 @@
-"""A plain MCP server that floods its clients: what `make demo` puts the proxy in front of.
+"""A plain MCP server that floods its clients. `make demo` puts the proxy in front of it.
 
-It knows nothing of an envelope. Its tool answers with every ticket there is, under a schema that allows no further
-properties, and once more as text.
+It knows nothing about envelopes. Its tool returns every ticket there is, under a schema that allows no further
+properties, and the same again as text.
 """
 
 import os
@@ -39,7 +39,7 @@ server = MCPServer("tickets")
 
 @server.tool()
 def list_tickets(count: Annotated[int, Field(ge=1, le=20_000)] = 1500) -> Tickets:
-    """All tickets, newest first."""
+    """List all tickets, newest first."""
     chance = random.Random(11)
     tickets = [
         Ticket(
@@ -56,7 +56,7 @@ def list_tickets(count: Annotated[int, Field(ge=1, le=20_000)] = 1500) -> Ticket
 
 @server.tool()
 def restart() -> str:
-    """Ends the server in the middle of the call, as crashes do."""
+    """End the server in the middle of the call, like a crash."""
     os._exit(3)
 
 

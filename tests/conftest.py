@@ -1,18 +1,25 @@
-"""How many examples a property gets: `make fuzz` asks for more than `make test`."""
+"""What all tests share: the same examples and the same random bytes in every run.
+
+`make test` is deterministic. Random search belongs to `make fuzz`, which sets FUZZ_EXAMPLES.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+_FUZZ_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
+
 settings.register_profile(
-    "project",
-    deadline=None,
+    "test",
+    derandomize=True,
     database=None,
-    derandomize=os.environ.get("CI") == "true",
+    deadline=None,
     print_blob=True,
-    # The payloads are meant to be large.
+    # Payloads are large on purpose, and a slow machine is not a failure.
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.data_too_large,
@@ -20,9 +27,18 @@ settings.register_profile(
         HealthCheck.filter_too_much,
     ],
 )
-settings.load_profile("project")
+settings.register_profile("fuzz", settings.get_profile("test"), derandomize=False)
+settings.load_profile("fuzz" if _FUZZ_EXAMPLES else "test")
 
 
 def examples(count: int) -> int:
-    wanted = os.environ.get("FUZZ_EXAMPLES")
-    return max(count, int(wanted)) if wanted else count
+    """The number of examples for a property: `count`, or more of them in `make fuzz`."""
+    return max(count, _FUZZ_EXAMPLES)
+
+
+@pytest.fixture(autouse=True)
+def _same_random_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handles and ids are random, and how many tokens a handle takes depends on its letters."""
+    if not _FUZZ_EXAMPLES:
+        monkeypatch.setattr(os, "urandom", random.Random(request.node.nodeid).randbytes)
+        random.seed(request.node.nodeid)

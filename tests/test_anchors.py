@@ -1,4 +1,4 @@
-"""Places in source text and names of nodes, against a naive reference in UTF-16."""
+"""Positions in source text and node ids, compared with a naive implementation in UTF-16."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ texts = st.one_of(
 
 
 def naive(text: str, offset: int) -> tuple[int, int]:
-    """Line and column by walking: only LF, CRLF and CR end a line, and the mark at the start has no width."""
+    """Count one by one: only LF, CRLF and CR end a line, and the mark at the start has no width."""
     if offset and text[offset - 1 : offset + 1] == "\r\n":
         offset -= 1
     if text.startswith("\ufeff"):
@@ -266,7 +266,7 @@ def test_links_are_followed_only_when_asked(tmp_path: Path) -> None:
     (root / "link.py").symlink_to(tmp_path / "out.py")
     assert relative_path(root / "link.py", root) == "link.py"
     assert relative_path("in.py", root, resolve=True) == "real.py"
-    with pytest.raises(ValueError, match=r"^out\.py is outside of the root$"):
+    with pytest.raises(ValueError, match=r"^out\.py is outside the root$"):
         relative_path(root / "link.py", root, resolve=True)
 
 
@@ -323,8 +323,8 @@ def test_any_text_is_a_node_id_or_a_clear_error(text: str) -> None:
         ("", "the language is missing", 1),
         (":a.py", "the language is missing", 1),
         ("py", "no ':' after the language", 3),
-        ("p y:a", "' ' cannot stand in a language", 2),
-        ("src/app.py", "'/' cannot stand", 4),
+        ("p y:a", "' ' cannot be part of a language", 2),
+        ("src/app.py", "'/' cannot be part", 4),
         ("3d:a", "starts with a letter", 1),
         ("py:", "the path is missing", 4),
         ("py:#f", "the path is missing", 4),

@@ -17,7 +17,7 @@ import pydantic
 import pytest
 
 from mcp_envelope import JSONError, PayloadError, Schema, SchemaError, rank, seal, widen
-from mcp_envelope.meters import meter
+from mcp_envelope.budget import meter_named as meter
 
 
 def record(n: int) -> dict[str, Any]:
@@ -244,8 +244,8 @@ def test_bad_settings_are_named() -> None:
         ({"rank": rank("-id")}, "maps paths"),
         ({"rank": {"a/b": rank("-id")}}, "named by its path"),
         ({"budget": 300}, "Budget.of"),
-        ({"hint": 3}, "hint is a text"),
-        ({"warnings": "stale"}, "list of texts"),
+        ({"hint": 3}, "hint is a string"),
+        ({"warnings": "stale"}, "list of strings"),
         ({"read_as": "loud"}, "read_as is one of"),
     ],
 )
@@ -256,7 +256,7 @@ def test_mistakes_are_named_where_they_are_made(options: Any, says: str) -> None
 
 
 def test_a_key_that_is_no_text_is_named() -> None:
-    with pytest.raises(PayloadError, match="key must be a text"):
+    with pytest.raises(PayloadError, match="key must be a string"):
         seal({(1, 2): 3})
 
 
@@ -358,7 +358,7 @@ def test_a_payload_that_breaks_its_schema_is_passed_on_whole_or_named() -> None:
     assert not whole.is_error
     cut = seal({"a": list(range(5000))}, schema=schema, max_bytes=1000)
     assert cut.is_error
-    assert "does not conform as it is" in cut.content.decode()
+    assert "breaks even uncut" in cut.content.decode()
 
 
 def test_the_reported_total_is_about_right() -> None:

@@ -1,4 +1,4 @@
-"""The catalogue, and the fourth wall: what becomes of exceptions, and what nobody gets to see of them."""
+"""The catalogue; the codes that exceptions get; and what is never shown of them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_envelope import codes, errors
-from mcp_envelope.codes import CATALOGUE, SCALPEL, Catalogue, Code
+from mcp_envelope import codes
+from mcp_envelope.codes import CATALOGUE, GENERAL, Catalogue, Code, Problem
 from mcp_envelope.errors import RULES, passes_through, problem_of
-from mcp_envelope.facts import Problem
 from mcp_envelope.scrubbing import scrub
 
 from .conftest import examples
@@ -55,30 +54,27 @@ OURS = (
 
 def test_the_published_codes_are_all_there() -> None:
     for name in TRANSCEND.split():
-        assert CATALOGUE[name].spelling("transcend") == name
+        assert CATALOGUE[name].name == CATALOGUE.name(name.lower()) == name
     for spelling in ELEVEN.split():
-        code = codes.find(spelling)
+        code = CATALOGUE.find(spelling)
         assert code is not None
-        assert code.spelling("scalpel") == spelling
-    assert set(ELEVEN.split()) == SCALPEL
+        assert code.general == CATALOGUE.general(code.name) == spelling
+    assert set(ELEVEN.split()) == GENERAL
     assert set(OURS.split()) <= set(CATALOGUE)
-    assert codes.find("invalid_argument") is CATALOGUE["BAD_ARGS"]
-    assert codes.find("Internal_Error") is CATALOGUE["INTERNAL"]
+    assert CATALOGUE.find("invalid_argument") is CATALOGUE["BAD_ARGS"]
+    assert CATALOGUE.find("Internal_Error") is CATALOGUE["INTERNAL"]
 
 
 @pytest.mark.parametrize("code", CATALOGUE.values(), ids=list(CATALOGUE))
 def test_every_code_is_complete(code: Code) -> None:
     for words in (code.meaning, code.hint, code.recovery):
         assert re.fullmatch(r"[A-Z`].*\.", words), words
-    assert code.spelling("scalpel") in SCALPEL
-    assert code.spelling("transcend") == code.spelling("gel") == code.spelling("native") == code.name
-    assert codes.find(code.name.lower()) is code
-    assert codes.find(f" {code.name} ") is code
+    assert code.general in GENERAL
+    assert CATALOGUE.find(code.name.lower()) is code
+    assert CATALOGUE.find(f" {code.name} ") is code
     # What we say ourselves passes our own scrubbing.
     for words in (code.meaning, code.hint):
         assert scrub(words) == words
-    with pytest.raises(ValueError, match="no codes in dialect 'ctxo'"):
-        code.spelling("ctxo")
 
 
 def test_a_server_adds_codes() -> None:
@@ -90,10 +86,10 @@ def test_a_server_adds_codes() -> None:
         == code
     )
     assert mine.find("quota_spent") is code
-    assert mine.spelling("QUOTA_SPENT", "scalpel") == "resource_exhausted"
+    assert mine.general("QUOTA_SPENT") == "resource_exhausted"
     assert mine.problem("quota_spent") == Problem("QUOTA_SPENT", code.meaning, code.hint)
     assert "QUOTA_SPENT" not in CATALOGUE
-    assert codes.find("quota_spent") is None
+    assert CATALOGUE.find("quota_spent") is None
     assert hash(code) == hash(
         Code("QUOTA_SPENT", "The quota is spent.", "Wait until tomorrow.", kind="limit")
     )
@@ -109,28 +105,20 @@ def test_codes_that_cannot_be_added() -> None:
         Code("quota-spent", "Other.", "Other.")
     with pytest.raises(ValueError, match="unknown kind 'odd'"):
         Code("ODD", "Other.", "Other.", kind="odd")
-    with pytest.raises(ValueError, match="scalpel's codes are"):
-        Code("ODD", "Other.", "Other.", spellings={"scalpel": "odd"})
-    with pytest.raises(ValueError, match="no codes in dialect 'ctxo'"):
-        Code("ODD", "Other.", "Other.", spellings={"ctxo": "odd"})
+    with pytest.raises(ValueError, match="the general codes are"):
+        Code("ODD", "Other.", "Other.", general="odd")
 
 
 def test_the_default_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codes, "CATALOGUE", Catalogue(CATALOGUE.values()))
     code = codes.register(Code("QUOTA_SPENT", "The quota is spent.", "Wait."))
-    assert codes.find("QUOTA_SPENT") is code
+    assert codes.CATALOGUE.find("QUOTA_SPENT") is code
 
 
 def test_a_code_that_nobody_registered() -> None:
-    assert CATALOGUE.spelling("quotaSpent", "scalpel") == "quota_spent"
-    assert CATALOGUE.spelling("quota-spent", "transcend") == "QUOTA_SPENT"
+    assert CATALOGUE.general("quotaSpent") == "quota_spent"
+    assert CATALOGUE.name("quota-spent") == "QUOTA_SPENT"
     assert CATALOGUE.problem("quota spent", "No.").code == "QUOTA_SPENT"
-
-
-def test_the_nearest_name() -> None:
-    assert codes.nearest("HANDEL_EXPIRED") == "HANDLE_EXPIRED"
-    assert codes.nearest("invalid argument") == "BAD_ARGS"
-    assert codes.nearest("xyzzy") is None
 
 
 # Exceptions
@@ -281,7 +269,8 @@ def test_a_wrong_call_is_the_callers_mistake_only_if_it_is_of_the_tool() -> None
             return problem_of(error)
         raise AssertionError
 
-    assert adapter(dept=1).message == "Wrong arguments: got an unexpected keyword argument 'dept'"
+    # Python 3.13 and later add a suggestion.
+    assert adapter(dept=1).message.startswith("Wrong arguments: got an unexpected keyword argument 'dept'")
     assert adapter(dept=1).details == {"fields": ["dept"]}
     assert adapter(symbol="a").code == "INTERNAL"
     deep = caught(lambda: tool())  # type: ignore[call-arg]
@@ -405,12 +394,10 @@ def test_what_passes_through(error: BaseException) -> None:
     assert passes_through(error)
     with pytest.raises(type(error)):
         problem_of(error)
-    with pytest.raises(type(error)):
-        errors.raise_if_passing(error)
     assert not passes_through(ValueError())
-    errors.raise_if_passing(ValueError())
 
 
+@pytest.mark.process
 def test_importing_it_brings_no_library() -> None:
     check = (
         "import sys, mcp_envelope.errors; "
@@ -420,7 +407,7 @@ def test_importing_it_brings_no_library() -> None:
     assert done.stdout.strip() == "[]"
 
 
-# The property: nothing shown holds source, a traceback or an absolute path.
+# The property: nothing shown contains source, a traceback or an absolute path.
 
 MARK = "xqz"  # in every name that must not be seen
 names = st.from_regex(r"[a-z]{3,8}", fullmatch=True).map(lambda name: f"{name}_{MARK}")
@@ -544,7 +531,7 @@ def leaky_exceptions(draw: st.DrawFn, depth: int = 2) -> Exception:
     cause = draw(leaky_exceptions(depth - 1)) if depth and draw(st.booleans()) else None
     if depth and draw(st.integers(0, 3)) == 0:
         error = ExceptionGroup(draw(paths()), [error, draw(leaky_exceptions(depth - 1))])
-    # Raised by code whose own text is to be kept back, from a file whose path is.
+    # Raised by code whose source must not be shown, in a file whose path must not be shown, either.
     path, function = draw(paths()), draw(names)
     code = compile(f"def {function}():\n    raise error from cause\n{function}()", path, "exec")
     try:
@@ -560,7 +547,7 @@ def everything_shown(problem: Problem) -> str:
     )
 
 
-@settings(max_examples=examples(500))
+@settings(max_examples=examples(150))
 @given(leaky_exceptions())
 def test_nothing_shown_holds_source_traceback_or_absolute_path(error: Exception) -> None:
     logging.getLogger("mcp_envelope").disabled = True
@@ -602,7 +589,7 @@ def table(*rows: tuple[str, ...]) -> str:
 
 def tables() -> dict[str, str]:
     codes = [
-        (f"`{code.name}`", code.meaning, code.hint, code.recovery, f"`{code.spelling('scalpel')}`")
+        (f"`{code.name}`", code.meaning, code.hint, code.recovery, f"`{code.general}`")
         for code in CATALOGUE.values()
     ]
     rules = [
@@ -621,7 +608,7 @@ def tables() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ["codes", "exceptions"])
 def test_the_document_has_the_table(name: str) -> None:
-    """`UPDATE_DOCUMENTS=1` writes it anew."""
+    """`UPDATE_DOCUMENTS=1` rewrites it."""
     document = DOCUMENT.read_text("utf-8")
     opening, closing = f"<!-- {name}: made by tests/test_errors.py -->\n", f"<!-- end of {name} -->"
     before, _, rest = document.partition(opening)

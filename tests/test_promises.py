@@ -125,7 +125,7 @@ def check_announced(payload: Any, sealed: Sealed, wrap: bool = False) -> None:
 
 
 @given(payload=large_values, budget=budgets, handle=handles)
-@thorough(900)
+@thorough(400)
 def test_any_json(payload: Any, budget: dict[str, Any], handle: str | None) -> None:
     before = copy.deepcopy(payload)
     sealed = seal(
@@ -146,7 +146,7 @@ def test_any_json(payload: Any, budget: dict[str, Any], handle: str | None) -> N
 
 
 @given(payload=large_values, budget=budgets, indent=st.sampled_from([None, 2]))
-@thorough(300)
+@thorough(150)
 def test_raw_json_that_fits_is_untouched(payload: Any, budget: dict[str, Any], indent: int | None) -> None:
     raw = json.dumps(payload, indent=indent, ensure_ascii=False).encode()
     sealed = seal(raw, **budget)
@@ -189,7 +189,7 @@ def check_shape(shape: Shape, data: st.DataObject, budget: dict[str, Any], handl
 
 
 @given(shape=st.one_of(object_shapes, shapes), data=st.data(), budget=budgets, handle=handles)
-@thorough(900)
+@thorough(400)
 def test_any_schema(shape: Shape, data: st.DataObject, budget: dict[str, Any], handle: str | None) -> None:
     check_shape(shape, data, budget, handle)
 
@@ -203,7 +203,7 @@ def test_recursive_schemas(
 
 
 @given(shape=object_shapes, data=st.data(), budget=budgets)
-@thorough(200)
+@thorough(100)
 def test_a_schema_as_it_is_given_is_kept_too(
     shape: Shape, data: st.DataObject, budget: dict[str, Any]
 ) -> None:
@@ -225,7 +225,7 @@ def holds_json(text: str) -> bool:
 @given(
     content=st.lists(blocks, min_size=1, max_size=8), budget=budgets, handle=handles, is_error=st.booleans()
 )
-@thorough(300)
+@thorough(150)
 def test_any_blocks(content: list[Any], budget: dict[str, Any], handle: str | None, is_error: bool) -> None:
     before = copy.deepcopy(content)
     sealed = seal(content, **budget, handle=handle, is_error=is_error)
@@ -261,7 +261,7 @@ def test_any_blocks(content: list[Any], budget: dict[str, Any], handle: str | No
     handle=handles,
     is_error=st.booleans(),
 )
-@thorough(300)
+@thorough(150)
 def test_any_text(text: str, budget: dict[str, Any], handle: str | None, is_error: bool) -> None:
     try:
         held = json.loads(text)
@@ -286,7 +286,7 @@ lines = st.lists(
 
 
 @given(some=lines, budget=budgets, is_error=st.booleans(), inside=st.booleans())
-@thorough(300)
+@thorough(150)
 def test_lines_of_text_can_always_be_cut(
     some: list[str], budget: dict[str, Any], is_error: bool, inside: bool
 ) -> None:

@@ -1,7 +1,7 @@
 """An audit of packages, with the official SDK's MCPServer, in the dialect `scalpel`.
 
-`scalpel` has no budget of its own, so the tool that may say much declares one. The profile decides how much is told
-of a call besides its data: try it with MCP_ENVELOPE_PROFILE=debug.
+`scalpel` has no budget of its own, so the tool with large results declares one. The profile decides how much
+metadata is shown with the data: try it with MCP_ENVELOPE_PROFILE=debug.
 """
 
 import argparse
@@ -46,10 +46,10 @@ def made_up(random: Random, count: int) -> Finding:
 @server.tool()
 @enveloped(budget=1000, lists={"findings": rank("-severity", "file", "line")}, hint="Audit one file.")
 def audit(package: str, deep: bool = False) -> Audit | Miss:
-    """What is risky in a package, the worst first."""
+    """List the risks in a package, the worst first."""
     describe_call(tier="community", tool_version="1.2.0", capabilities=("rules",))
     if package not in PACKAGES:
-        return Miss(f"There are {', '.join(PACKAGES)}.", f"There is no package {package}.")
+        return Miss(f"Packages are {', '.join(PACKAGES)}.", f"There is no package {package}.")
     if deep:
         upgrade("deep audit", "pro", "It follows calls across packages.")
     random, count = Random(package), PACKAGES[package]
@@ -59,10 +59,12 @@ def audit(package: str, deep: bool = False) -> Audit | Miss:
 
 @server.tool()
 def fix(package: str, rule: str) -> dict[str, int]:
-    """Mend what can be mended by a rule."""
+    """Fix the findings of a rule, where that can be done automatically."""
     if rule == "eval":
-        raise Failure("NOT_IMPLEMENTED", "No rule can mend eval.", "Rewrite it by hand.", package=package)
-    return {"mended": PACKAGES.get(package, 0) // 3}
+        raise Failure(
+            "NOT_IMPLEMENTED", "eval cannot be fixed automatically.", "Rewrite it by hand.", package=package
+        )
+    return {"fixed": PACKAGES.get(package, 0) // 3}
 
 
 if __name__ == "__main__":

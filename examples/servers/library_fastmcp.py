@@ -1,7 +1,7 @@
 """A library's catalogue, with FastMCP, in our own dialect.
 
-One line puts every result into an envelope. The tools show what else there is: a search that floods and keeps its
-best hits, a miss, a failure, a warning, an image, and a catalogue that is yielded book by book.
+One line puts every result into an envelope. The tools show what else is possible: a search with far too many
+hits that keeps the best, a miss, a failure, a warning, an image, and a catalogue that is yielded book by book.
 """
 
 import argparse
@@ -54,7 +54,7 @@ BOOKS = {number: made_up(number) for number in range(1, 2001)}
 @mcp.tool
 @enveloped(budget=1500, lists={"books": rank("-rating", "number")}, hint="Search for two words.")
 def search_books(words: str) -> Found:
-    """Books whose titles have all the words. If there are too many, the best ones are shown."""
+    """Find books by words in their titles. If there are too many, the best ones are shown."""
     wanted = words.lower().split()
     hits = [book for book in BOOKS.values() if all(word in book.title.lower() for word in wanted)]
     return Found(total=len(hits), books=hits)
@@ -62,7 +62,7 @@ def search_books(words: str) -> Found:
 
 @mcp.tool
 def get_book(number: int) -> Book | Miss:
-    """One book by its number."""
+    """Get one book by its number."""
     return BOOKS.get(number) or Miss("Numbers go from 1 to 2000; search_books finds them.")
 
 
@@ -78,7 +78,7 @@ def lend_book(number: int) -> Loan:
 
 @mcp.tool
 def export_catalogue(shelf: str = "") -> Iterator[Book]:
-    """Every book, or those of a shelf. What has no room is stored while it is made."""
+    """Export every book, or those on one shelf. What doesn't fit is stored as it is yielded."""
     for book in BOOKS.values():
         if book.shelf.startswith(shelf):
             yield book
@@ -86,7 +86,7 @@ def export_catalogue(shelf: str = "") -> Iterator[Book]:
 
 @mcp.tool
 def book_cover(number: int, rings: int = 3) -> Image:
-    """The cover of a book, as SVG."""
+    """Draw the cover of a book, as SVG."""
     circles = "".join(f'<circle r="{ring}" fill="none" stroke="teal"/>' for ring in range(rings))
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-50 -50 100 100">{circles}</svg>'
     return Image(data=svg.encode(), format="svg+xml")

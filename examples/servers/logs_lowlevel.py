@@ -1,7 +1,7 @@
-"""Logs of services, with the official SDK's low-level Server, in the dialect `ctxo`.
+"""Service logs, with the official SDK's low-level Server, in the dialect `ctxo`.
 
-A low-level server makes its results itself. They are put into the envelope as they leave: here one JSON text of at
-most 8192 bytes, its lists cut to what fits, with `_meta` at the end.
+A low-level server builds its own results. The envelope is applied as they are sent: here, one JSON text of at
+most 8192 bytes, with its lists cut to fit and `_meta` at the end.
 """
 
 import argparse
@@ -46,12 +46,12 @@ async def list_tools(ctx: Any, params: types.PaginatedRequestParams | None) -> t
         tools=[
             types.Tool(
                 name="search_log",
-                description="Entries of a service's log.",
+                description="Search the log of a service.",
                 input_schema=schema(service=service, level=level),
             ),
             types.Tool(
                 name="count_levels",
-                description="How many entries of each level there are.",
+                description="Count the entries of each level.",
                 input_schema=schema(service=service),
             ),
         ]
@@ -62,7 +62,7 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
     arguments = params.arguments or {}
     entries = LOGS.get(arguments.get("service", ""))
     if entries is None:
-        raise Failure("BAD_ARGS", f"There are logs of {', '.join(SERVICES)}.", "Name one of them.")
+        raise Failure("BAD_ARGS", f"Services are {', '.join(SERVICES)}.", "Name one of them.")
     if params.name == "search_log":
         level = arguments.get("level")
         found = [entry for entry in entries if level in (None, entry["level"])]
@@ -78,7 +78,7 @@ def result(data: dict[str, Any]) -> types.CallToolResult:
 
 
 server = Server("logs", on_list_tools=list_tools, on_call_tool=call_tool)
-envelope(server, dialect="ctxo")  # the one line, once the handlers are there
+envelope(server, dialect="ctxo")  # the one line, once the handlers are registered
 
 
 async def over_stdio() -> None:
@@ -87,7 +87,7 @@ async def over_stdio() -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Logs of services.")
+    parser = argparse.ArgumentParser(description="Service logs.")
     parser.add_argument("--http", type=int, metavar="PORT", help="serve HTTP on 127.0.0.1 instead of stdio")
     port = parser.parse_args().http
     if port is None:

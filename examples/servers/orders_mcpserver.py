@@ -1,7 +1,7 @@
 """A shop's orders, with the official SDK's MCPServer, in the dialect `gel`.
 
-In `gel` the text is for the model: a headline, details, links. The data is beside it, under `data`. So the tools
-say more than data: each reply has a summary, and some have next steps.
+In `gel`, the text is for the model: a headline, details, links. The data is separate, under `data`. So the
+tools return more than data: most replies have a summary, and some have next steps.
 """
 
 import argparse
@@ -55,7 +55,7 @@ ORDERS = {number: made_up(number) for number in range(1000, 2000)}
 @server.tool()
 @enveloped(budget=2000, lists={"orders": rank("-day", "number")}, hint="Ask for one article.")
 def list_orders(status: Status, article: str = "") -> Reply[Orders]:
-    """Orders of a status, the latest first."""
+    """List the orders with a status, the latest first."""
     found = [order for order in ORDERS.values() if order.status == status]
     if article:
         found = [order for order in found if any(line.article == article for line in order.lines)]
@@ -69,7 +69,7 @@ def list_orders(status: Status, article: str = "") -> Reply[Orders]:
 
 @server.tool()
 def get_order(number: int) -> Reply[Order] | Miss:
-    """One order, and a link to its invoice."""
+    """Get one order, with a link to its invoice."""
     order = ORDERS.get(number)
     if order is None:
         return Miss("Numbers go from 1000 to 1999.", f"There is no order {number}.")
@@ -79,14 +79,16 @@ def get_order(number: int) -> Reply[Order] | Miss:
 
 @server.tool()
 def cancel_order(number: int) -> Order:
-    """Cancel an order that is not shipped yet."""
+    """Cancel an order that has not been shipped yet."""
     order = ORDERS.get(number)
     if order is None:
         raise Failure("NOT_FOUND", f"There is no order {number}.", "Numbers are 1000 to 1999.")
     if order.status == "shipped":
-        raise Failure("ALREADY_SHIPPED", f"Order {number} has left.", "Send it back when it arrives.")
+        raise Failure(
+            "ALREADY_SHIPPED", f"Order {number} has already been shipped.", "Send it back when it arrives."
+        )
     if order.status == "packed":
-        warn("It was packed already: unpacking takes a day.")
+        warn("It is already packed; unpacking takes a day.")
     return order
 
 

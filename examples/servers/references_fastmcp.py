@@ -1,7 +1,8 @@
-"""Who uses a function, with FastMCP, in the dialect `transcend`.
+"""References to functions, with FastMCP, in the dialect `transcend`.
 
-In `transcend` every answer says `ok`, and what it used of the token budget. A client may ask for another one with
-the argument `tokenBudget`, which every tool has. References are ranked by file and line before they are cut.
+In `transcend`, every result says `ok` and how much of the token budget it uses. A client may set the budget
+with the argument `tokenBudget`, which every tool has. References are ranked by file and line before they are
+cut.
 """
 
 import argparse
@@ -34,16 +35,16 @@ class References(BaseModel):
 
 @mcp.tool
 def find_references(symbol: str, language: str = "py") -> References | Miss:
-    """All places where a function is called."""
+    """Find all calls of a function."""
     if language != "py":
         raise Failure(
             "LSP_UNAVAILABLE",
-            f"Nothing here reads {language}.",
-            "Ask for py.",
+            f"No language server for {language}.",
+            "Use py.",
             language=language,
         )
     if symbol not in USES:
-        return Miss(f"Known are {', '.join(USES)}.", f"There is no function {symbol}.")
+        return Miss(f"Functions are {', '.join(USES)}.", f"There is no function {symbol}.")
     random = Random(symbol)
     places = [
         Reference(
@@ -59,15 +60,15 @@ def find_references(symbol: str, language: str = "py") -> References | Miss:
 
 @mcp.tool
 def rename_preview(symbol: str, name: str) -> dict[str, int]:
-    """How many places a new name would change, file by file."""
-    index_age("2 days", "Index again for exact counts.")
+    """Count the places that a rename would change, folder by folder."""
+    index_age("2 days", "Rebuild it for exact counts.")
     fallback("rename", "a text search")
     counts = Random(symbol + name)
     return {f"src/{folder}": counts.randint(0, 40) for folder in FOLDERS}
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Who uses a function.")
+    parser = argparse.ArgumentParser(description="References to functions.")
     parser.add_argument("--http", type=int, metavar="PORT", help="serve HTTP on 127.0.0.1 instead of stdio")
     port = parser.parse_args().http
     mcp.run() if port is None else mcp.run("http", host="127.0.0.1", port=port)

@@ -1,6 +1,6 @@
 """Every MCP tool result in one envelope: it fits the budget, stays valid, and loses nothing.
 
-The names load when they are first used, so that a command which needs none of them starts in a blink.
+Names are loaded on first use, so that a command that needs none of them starts quickly.
 """
 
 from importlib import import_module
@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .budget import Budget
-    from .context import describe_call, fallback, index_age, stale, upgrade, warn
-    from .envelope import seal
-    from .faults import JSONError
-    from .fitting import Cut
-    from .outcome import Failure, Link, Miss, Reply
+    from .envelope import Report, Sealed, seal
+    from .fit.documents import Cut
+    from .fit.ranking import Key, Ranking, rank
+    from .jsontext.errors import JSONError
+    from .outcome import Failure, Link, Miss, Reply, describe_call, fallback, index_age, stale, upgrade, warn
     from .payload import PayloadError
-    from .ranking import Key, Ranking, rank
     from .schema import Schema, SchemaError, Widened, widen
-    from .sealed import Report, Sealed
-    from .servers.declaring import enveloped
+    from .servers.declare import enveloped
 
 __version__ = "0.1.0"
 
@@ -52,29 +50,29 @@ __all__ = [
 
 _HOMES = {
     "Budget": "budget",
-    "Cut": "fitting",
+    "Cut": "fit.documents",
     "Failure": "outcome",
-    "JSONError": "faults",
-    "Key": "ranking",
+    "JSONError": "jsontext.errors",
+    "Key": "fit.ranking",
     "Link": "outcome",
     "Miss": "outcome",
     "PayloadError": "payload",
-    "Ranking": "ranking",
+    "Ranking": "fit.ranking",
     "Reply": "outcome",
-    "Report": "sealed",
+    "Report": "envelope",
     "Schema": "schema",
     "SchemaError": "schema",
-    "Sealed": "sealed",
+    "Sealed": "envelope",
     "Widened": "schema",
-    "describe_call": "context",
-    "enveloped": "servers.declaring",
-    "fallback": "context",
-    "index_age": "context",
-    "rank": "ranking",
+    "describe_call": "outcome",
+    "enveloped": "servers.declare",
+    "fallback": "outcome",
+    "index_age": "outcome",
+    "rank": "fit.ranking",
     "seal": "envelope",
-    "stale": "context",
-    "upgrade": "context",
-    "warn": "context",
+    "stale": "outcome",
+    "upgrade": "outcome",
+    "warn": "outcome",
     "widen": "schema",
 }
 

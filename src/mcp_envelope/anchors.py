@@ -1,11 +1,11 @@
-"""Where something stands in a source file, and what it is called: anchors and node ids.
+"""Anchors and node ids: positions in source files, and names for what is there.
 
-Strategy: every position is first an offset in code points, because that is what Python text has. A `LineIndex`
-knows where lines start and where the characters are that take two UTF-16 units, so each conversion is one or
-two binary searches. Byte offsets go through sparse checkpoints, so a text of any script costs the same.
-Positions follow what editors do: a line ends at LF, CRLF or a lone CR; a tab is one unit; a byte order mark at
-the beginning belongs to the file and not to its text, so it has no column.
-Paths are handled as text, for Windows and POSIX alike on any machine; nothing is read from disk unless asked.
+Strategy: every position is first an offset in code points, because that is what Python strings have. A `LineIndex`
+knows where lines start and which characters take two UTF-16 units, so each conversion is one or two binary
+searches. Byte offsets go through sparse checkpoints, so a text in any script costs the same. Positions follow
+editors: a line ends at LF, CRLF or a lone CR; a tab is one unit; a byte order mark at the beginning belongs to the
+file and not to its text, so it has no column. Paths are handled as text, for Windows and POSIX alike on any
+machine; nothing is read from disk unless asked for.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LineIndex:
             raise ValueError(f"the source is not UTF-8: {error.reason} at byte {error.start}") from None
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and UTF-16 column of an offset in code points. Between CR and LF is the end of the line."""
+        """Return line and UTF-16 column of an offset in code points. Between CR and LF is the end of the line."""
         _in_range("offset", offset, 0, len(self.text))
         if self.text[offset - 1 : offset + 1] == "\r\n" and offset:
             offset -= 1
@@ -57,17 +57,17 @@ class LineIndex:
         return line, offset - start + self._astral_before(offset) - self._astral_before(start) + 1
 
     def position_of_byte(self, offset: int) -> tuple[int, int]:
-        """Line and UTF-16 column of an offset in UTF-8 bytes."""
+        """Return line and UTF-16 column of an offset in UTF-8 bytes."""
         return self.position(self._from_byte(offset))
 
     def position_at(self, line: int, column: int) -> tuple[int, int]:
-        """Line and UTF-16 column of a line and a column in code points, both from 1."""
+        """Return line and UTF-16 column for a line and a column in code points, both from 1."""
         start, end = self._line(line)
         _in_range(f"column of line {line}", column, 1, end - start + 1)
         return self.position(start + column - 1)
 
     def offset(self, line: int, col: int) -> int:
-        """The offset in code points of a line and a UTF-16 column."""
+        """Return the offset in code points of a line and a UTF-16 column."""
         start, end = self._line(line)
         before = self._astral_before(start)
         _in_range(f"col of line {line}", col, 1, end - start + self._astral_before(end) - before + 1)
@@ -78,7 +78,7 @@ class LineIndex:
         return unit - passed
 
     def byte_offset(self, line: int, col: int) -> int:
-        """The offset in UTF-8 bytes of a line and a UTF-16 column."""
+        """Return the offset in UTF-8 bytes of a line and a UTF-16 column."""
         offset = self.offset(line, col)
         if self.text.isascii():
             return offset
@@ -86,7 +86,7 @@ class LineIndex:
         return self._bytes[mark] + len(_utf8(self.text[mark * _STRIDE : offset]))
 
     def line_text(self, line: int) -> str:
-        """A line without its end, and without a byte order mark."""
+        """Return a line without its end and without a byte order mark."""
         start, end = self._line(line)
         return self.text[start:end]
 
@@ -114,7 +114,7 @@ class LineIndex:
 
     @cached_property
     def _bytes(self) -> list[int]:
-        """The byte offset of every 256th character, and of the end."""
+        """Return the byte offset of every 256th character and of the end."""
         marks = [0]
         for at in range(0, len(self.text), _STRIDE):
             marks.append(marks[-1] + len(_utf8(self.text[at : at + _STRIDE])))
@@ -136,10 +136,11 @@ class LineIndex:
 
 
 Source: TypeAlias = str | LineIndex
+ByteSource: TypeAlias = bytes | LineIndex
 
 
 class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, rename={"end_line": "endLine"}):
-    """A place in a file of the repository: line and column from 1, the column in UTF-16 units."""
+    """A position in a file of the repository: line and column from 1, the column in UTF-16 units."""
 
     file: str
     line: int
@@ -150,13 +151,10 @@ class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, rename={"end_line"
     def __post_init__(self) -> None:
         if problem := _path_problem(self.file):
             raise ValueError(f"an anchor's file {problem[1]}; relative_path() makes one")
-        for name, value, least in (
-            ("line", self.line, 1),
-            ("col", self.col, 1),
-            ("endLine", self.end_line, self.line),
-        ):
-            if value is None and name == "endLine":
-                continue
+        numbers = [("line", self.line, 1), ("col", self.col, 1)]
+        if self.end_line is not None:
+            numbers.append(("endLine", self.end_line, self.line))
+        for name, value, least in numbers:
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"an anchor's {name} is a whole number of at least {least}, not {value!r}")
         if self.snippet is not None and not isinstance(self.snippet, str):
@@ -166,61 +164,48 @@ class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, rename={"end_line"
     def from_offset(
         cls, file: str, source: Source, offset: int, end: int | None = None, *, snippet: str | None = None
     ) -> Anchor:
-        """From offsets in code points; `end` is where the range stops, itself not included."""
+        """Create an anchor from offsets in code points; `end` is exclusive."""
         index = _index(source)
         line, col = index.position(offset)
         return cls(file, line, col, _last_line(index, offset, end), snippet)
 
     @classmethod
     def from_byte_offset(
-        cls,
-        file: str,
-        source: bytes | LineIndex,
-        offset: int,
-        end: int | None = None,
-        *,
-        snippet: str | None = None,
+        cls, file: str, source: ByteSource, offset: int, end: int | None = None, *, snippet: str | None = None
     ) -> Anchor:
-        """From offsets in UTF-8 bytes."""
-        index = LineIndex.from_bytes(source) if isinstance(source, bytes) else source
-        first = index._from_byte(offset)
-        return cls.from_offset(
-            file, index, first, None if end is None else index._from_byte(end), snippet=snippet
-        )
+        """Create an anchor from offsets in UTF-8 bytes."""
+        index = _index(source)
+        last = None if end is None else index._from_byte(end)
+        return cls.from_offset(file, index, index._from_byte(offset), last, snippet=snippet)
 
     @classmethod
     def from_line_column(
         cls, file: str, source: Source, line: int, column: int, *, snippet: str | None = None
     ) -> Anchor:
-        """From a line and a column in code points, both from 1."""
+        """Create an anchor from a line and a column in code points, both from 1."""
         return cls(file, *_index(source).position_at(line, column), snippet=snippet)
 
     def offset_in(self, source: Source) -> int:
-        """The offset in code points. A byte order mark counts; column 1 is after it."""
+        """Return the offset in code points. A byte order mark counts; column 1 is after it."""
         return _index(source).offset(self.line, self.col)
 
-    def byte_offset_in(self, source: bytes | LineIndex) -> int:
-        index = LineIndex.from_bytes(source) if isinstance(source, bytes) else source
-        return index.byte_offset(self.line, self.col)
+    def byte_offset_in(self, source: ByteSource) -> int:
+        return _index(source).byte_offset(self.line, self.col)
 
     def to_wire(self) -> dict[str, str | int]:
-        wire: dict[str, str | int] = {"file": self.file, "line": self.line, "col": self.col}
-        if self.end_line is not None:
-            wire["endLine"] = self.end_line
-        if self.snippet is not None:
-            wire["snippet"] = self.snippet
+        wire: dict[str, str | int] = msgspec.to_builtins(self)
         return wire
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Anchor:
-        """Other keys are left alone: an anchor often stands in a larger object."""
+        """Create an anchor from JSON. Other keys are ignored: an anchor is often part of a larger object."""
         if missing := [key for key in ("file", "line", "col") if key not in wire]:
             raise ValueError(f"an anchor needs {', '.join(missing)}")
         return cls(wire["file"], wire["line"], wire["col"], wire.get("endLine"), wire.get("snippet"))
 
 
 class BadNodeId(ValueError):
-    """A node id that does not parse. Shows the expected form; `position` counts characters from 1."""
+    """A node id that cannot be parsed. The message has the expected form; `position` counts characters from 1."""
 
     def __init__(self, reason: str, text: str, position: int) -> None:
         self.reason = reason
@@ -230,8 +215,11 @@ class BadNodeId(ValueError):
 
 
 class NodeId:
-    """`<lang>:<relpath>[#qualifiedName]`. A `#` in the path is written `%23`, and a `%` that would make
-    a `%23` or `%25` is written `%25`; nothing else is encoded, so ids made elsewhere keep their spelling."""
+    """`<lang>:<relpath>[#qualifiedName]`.
+
+    A `#` in the path is written `%23`, and a `%` that would make a `%23` or `%25` is written `%25`. Nothing else is
+    encoded, so ids made elsewhere keep their spelling. (Not a dataclass, since msgspec would encode its fields.)
+    """
 
     __slots__ = ("lang", "path", "qualified_name")
 
@@ -272,7 +260,7 @@ class NodeId:
     def parse(cls, text: str) -> NodeId:
         lang, colon, rest = text.partition(":")
         if bad := re.search(r"[^A-Za-z0-9_+.-]", lang):
-            raise BadNodeId(f"{bad[0]!r} cannot stand in a language", text, bad.start() + 1)
+            raise BadNodeId(f"{bad[0]!r} cannot be part of a language", text, bad.start() + 1)
         if not _LANG.fullmatch(lang):
             raise BadNodeId(
                 "the language is missing" if not lang else "a language starts with a letter", text, 1
@@ -285,11 +273,12 @@ class NodeId:
 
 
 def relative_path(path: str | PurePath, root: str | PurePath, *, resolve: bool = False) -> str:
-    """The path from the root of the repository, with forward slashes; "." is the root itself.
+    """Return the path from the root of the repository, with forward slashes; "." is the root itself.
 
-    Takes POSIX and Windows paths on any machine: drive letters, UNC, both slashes. A path without a root is
-    taken as relative already. `..` is worked out on the text, and links are not followed, unless `resolve`
-    asks the file system of this machine. What is outside of the root is a ValueError that names no directory."""
+    Takes POSIX and Windows paths on any machine: drive letters, UNC, both slashes. A path without a root counts as
+    relative. `..` is resolved in the text and links are not followed, unless `resolve` consults the file system of
+    this machine. A path outside the root raises a ValueError that names no directory.
+    """
     if resolve:
         path, root = os.path.realpath(os.path.join(root, path)), os.path.realpath(root)
     path, root = str(path), str(root)
@@ -300,18 +289,17 @@ def relative_path(path: str | PurePath, root: str | PurePath, *, resolve: bool =
     name = steps[-1] if steps and steps[-1] != ".." else "the path"
     if not drive and not rooted:
         if ".." in steps[:1]:
-            raise ValueError(f"{'/'.join(steps)} is outside of the root")
+            raise ValueError(f"{'/'.join(steps)} is outside the root")
         return "/".join(steps) or "."
     if not home_rooted:
-        raise ValueError(f"{name} is absolute and the root is relative, so one cannot be told from the other")
+        raise ValueError(f"{name} is absolute and the root is relative, so they cannot be compared")
     # A path like \src\a.py is on the drive that the root is on.
     if (drive or home_drive) != home_drive or not rooted:
-        raise ValueError(f"{name} is outside of the root")
-    windows = bool(home_drive)
-    inside = steps[len(home) :]
-    if [_folded(step, windows) for step in steps[: len(home)]] != [_folded(step, windows) for step in home]:
-        raise ValueError(f"{name} is outside of the root")
-    return "/".join(inside) or "."
+        raise ValueError(f"{name} is outside the root")
+    above = steps[: len(home)]
+    if above != home and not (home_drive and [*map(str.lower, above)] == [*map(str.lower, home)]):
+        raise ValueError(f"{name} is outside the root")
+    return "/".join(steps[len(home) :]) or "."
 
 
 def _is_windows(path: str) -> bool:
@@ -319,7 +307,7 @@ def _is_windows(path: str) -> bool:
 
 
 def _split(path: str, windows: bool) -> tuple[str, bool, list[str]]:
-    """Drive or share in small letters, whether it starts at a root, and the steps without `.` and `..`."""
+    """Return drive or share in lower case, whether it starts at a root, and the steps without `.` and `..`."""
     share = path[:2] == "\\\\" or (
         windows and path[:2] in ("//", "\\/", "/\\") and path[2:3] not in ("/", "\\")
     )
@@ -344,12 +332,8 @@ def _split(path: str, windows: bool) -> tuple[str, bool, list[str]]:
     return drive, rooted, steps
 
 
-def _folded(step: str, windows: bool) -> str:
-    return step.lower() if windows else step
-
-
 def _path_problem(path: str) -> tuple[int, str] | None:
-    """What keeps a text from being a repo-relative path, and where."""
+    """Return where and why a text isn't a repo-relative path, or None if it is one."""
     if not isinstance(path, str) or not path:
         return 0, "is missing"
     if path.startswith("/"):
@@ -367,12 +351,14 @@ def _encoded(path: str) -> str:
     return re.sub("%(?=2[35])", "%25", str(path)).replace("#", "%23")
 
 
-def _index(source: Source) -> LineIndex:
+def _index(source: Source | ByteSource) -> LineIndex:
+    if isinstance(source, bytes):
+        return LineIndex.from_bytes(source)
     return LineIndex(source) if isinstance(source, str) else source
 
 
 def _last_line(index: LineIndex, offset: int, end: int | None) -> int | None:
-    """The line of the last character of a range, or of its start if it is empty."""
+    """Return the line of the last character of a range, or of its start if it is empty."""
     if end is None:
         return None
     if end < offset:

@@ -1,21 +1,32 @@
-"""The ceiling on a lane: a number, and the meter that counts towards it.
+"""The limit on a lane: a number, and the meter that counts text towards it.
 
-Strategy: a budget out of range is clamped, never refused, and says so in a warning that travels with the
-result. The smallest budget is what the shortest notice needs in any lane, with a handle in it.
+Strategy: a budget out of range is clamped, never refused, with a warning that is shown with the result. The
+smallest budget is what the shortest notice needs in any lane, handle included.
+
+Meters count bytes, UTF-16 units / 4, estimated tokens, or exact tokens. The estimate runs several times per
+result, so it doesn't tokenize, and doesn't loop over bytes in Python. Every byte has a kind (there are 32), and
+every kind has a cost that depends on the sort of byte before it (8 sorts); every byte adds a small cost of its
+own. The costs were fitted once to o200k, erring on the high side (benchmarks/meters_calibrate.py). The sum
+takes a handful of passes in C: `translate` looks up costs, one long integer pairs each byte with its neighbour,
+and Adler-32 adds the costs.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cache
+from typing import Any, Final, Protocol
+from zlib import adler32
 
 import msgspec
 
-from . import meters
-from .meters import Meter
+from .spelling import closest
 
 DEFAULT_TOKENS: Final = 8000
 MIN_TOKENS: Final = 128
 MIN_BYTES: Final = 512
+
+# The most bytes that one unit of a meter can stand for; 128 for a meter that isn't listed.
+_MOST_BYTES: Final = {"bytes": 1, "estimate": 8, "chars4": 12}
 
 
 def check_whole(**numbers: object) -> None:
@@ -33,6 +44,19 @@ class Budget(msgspec.Struct, frozen=True):
     def unit(self) -> str:
         return self.meter.unit
 
+    @property
+    def most_bytes(self) -> int:
+        """The size in bytes above which no text is within the budget."""
+        return self.limit * _MOST_BYTES.get(self.meter.name, 128) + 64
+
+    def holds(self, text: bytes) -> bool:
+        """Whether a text is within the budget. It is counted only if its length doesn't decide that."""
+        size = len(text)
+        if size <= self.limit:
+            # A token has at least one byte.
+            return True
+        return size <= self.most_bytes and self.meter.count(text) <= self.limit
+
     @classmethod
     def of(
         cls,
@@ -41,17 +65,17 @@ class Budget(msgspec.Struct, frozen=True):
         max_bytes: int | None = None,
         meter: str | None = None,
     ) -> Budget:
-        """A budget in tokens (by the meter `estimate`, unless another is named) or in bytes."""
+        """Return a budget in tokens (counted by the meter `estimate`, unless another is named) or in bytes."""
         if tokens is not None and max_bytes is not None:
             raise ValueError("a budget is in tokens or in bytes, not both")
         check_whole(tokens=tokens, max_bytes=max_bytes)
         if max_bytes is not None:
             if meter not in (None, "bytes"):
                 raise ValueError(f"a budget in bytes is counted by the meter bytes, not by {meter}")
-            return cls._clamped(max_bytes, meters.meter("bytes"))
+            return cls._clamped(max_bytes, meter_named("bytes"))
         if meter == "bytes":
             raise ValueError("the meter bytes goes with a budget in bytes")
-        return cls._clamped(DEFAULT_TOKENS if tokens is None else tokens, meters.meter(meter or "estimate"))
+        return cls._clamped(DEFAULT_TOKENS if tokens is None else tokens, meter_named(meter or "estimate"))
 
     @classmethod
     def _clamped(cls, limit: int, meter: Meter) -> Budget:
@@ -59,3 +83,194 @@ class Budget(msgspec.Struct, frozen=True):
         if limit >= least:
             return cls(limit, meter)
         return cls(least, meter, f"the budget of {limit} {meter.unit} was raised to {least}, the smallest")
+
+
+METERS: tuple[str, ...] = ("bytes", "chars4", "estimate", "exact")
+
+
+class MeterUnavailable(Exception):
+    """A known meter whose optional dependency is not installed."""
+
+
+class Meter(Protocol):
+    name: str
+    unit: str
+    # Whether JSON never counts for less when it is escaped in a text block.
+    escapes_add: bool
+
+    def count(self, text: bytes) -> int:
+        """Return the size of `text`, which is valid UTF-8, in this meter's unit."""
+        ...
+
+
+@cache
+def meter_named(name: str) -> Meter:
+    """Return the meter of that name."""
+    match name:
+        case "bytes":
+            return _Bytes()
+        case "chars4":
+            return _Chars4()
+        case "estimate":
+            return _Estimate()
+        case "exact":
+            from importlib.util import find_spec
+
+            if find_spec("splintr") is None:
+                raise MeterUnavailable(_NO_SPLINTR)
+            return _Exact()
+    near = closest(name, METERS, cutoff=0)
+    raise ValueError(f"unknown meter {name!r}: use one of {', '.join(METERS)}; the nearest is {near!r}")
+
+
+class _Bytes:
+    name = "bytes"
+    unit = "bytes"
+    escapes_add = True
+
+    def count(self, text: bytes) -> int:
+        return len(text)
+
+
+_CONTINUATION = bytes(range(0x80, 0xC0))
+_NOT_LEAD4 = bytes(range(0xF0))
+
+
+class _Chars4:
+    name = "chars4"
+    unit = "tokens"
+    escapes_add = True
+
+    def count(self, text: bytes) -> int:
+        units = len(text)
+        if not text.isascii():
+            # One unit per character, and a second one for each four-byte character.
+            units = len(text.translate(None, _CONTINUATION)) + len(text.translate(None, _NOT_LEAD4))
+        return -(-units // 4)
+
+
+# The kinds of byte. Letters are grouped by their frequency in English, so that random letters, which make many
+# more tokens than words do, cost more.
+_KINDS = (
+    *("eai", "ou", "tnsr", "ldhcm", "pgbfy", "vkw", "jqxz"),
+    *("EAIOU", "TNSRLDCMPHGBF", "JKQVWXYZ"),
+    "0123456789",
+    *(" ", "\n\r", "\t"),
+    *('"', "'`", ",", ":;", "([{", ")]}", "\\", "/", ".", "_", "-", "<>=", "|*#~+", "!?@$%^&"),
+)
+_CONTROL, _TAIL, _LEAD2, _LEAD = 28, 29, 30, 31
+_DIGIT = _KINDS.index("0123456789")
+# The sorts of preceding byte. Whitespace is 0, which also applies before the first byte of a text.
+_SORTS = (
+    *(" \t\n\r", "aeiou", "bcdfghjklmnpqrstvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"),
+    "\"'`,;:([{",
+)
+_OTHER, _NOT_ASCII = 6, 7
+
+
+def _classes() -> bytes:
+    """Return a table with the kind of each byte in the low five bits and its sort in the high three."""
+    kinds = [_CONTROL] * 128 + [_TAIL] * 64 + [_LEAD2] * 32 + [_LEAD] * 32
+    sorts = [_OTHER] * 128 + [_NOT_ASCII] * 128
+    for table, groups in ((kinds, _KINDS), (sorts, _SORTS)):
+        for number, group in enumerate(groups):
+            for byte in group.encode():
+                table[byte] = number
+    return bytes(kind | sort << 5 for kind, sort in zip(kinds, sorts, strict=True))
+
+
+_CLASSES = _classes()
+_BLOCK = 16_384  # texts are counted in blocks, so that the two masks have a fixed length
+_KIND_MASK = int.from_bytes(b"\x1f" * _BLOCK, "big")
+_SORT_MASK = int.from_bytes(b"\xe0" * _BLOCK, "big")
+# o200k splits a run of digits into threes. Matches don't overlap, so each one is exactly one more group.
+_DIGIT_MORE = bytes((_DIGIT | 4 << 5,))
+_THREE_MORE_DIGITS = _DIGIT_MORE * 3
+
+# BEGIN fitted by benchmarks/meters_calibrate.py: hundredths of a token
+_PAIR_COSTS = bytes.fromhex(
+    "0402020202025a0c0d0c7f0102075818357f351b7f3e38787f033c236632090d"
+    "0e050001182a7f664e734a3f7f3c372d6f7f4d1f5d3b1e1e1e53695667320d15"
+    "040531051e7f0c1e1e7f571e70624f4d1e1e2538433c1e1e3c3672397f32120f"
+    "0717080a1c28270e1b0c521e1e545a591d1e1e63615c5b1e3d637f7f7f326b3f"
+    "6859585f5f5c58686c4000647f445c55797f671e626f644b757f46746e326771"
+    "15171a1a71547f25191b453a57580b081a070b193659744c0425232b6d32797a"
+    "0d0f07080b0d2715134d681e385e047f3e7b3111110202020102027f7f327f1d"
+    "0a0b060a0b33575e51516c1e7f50657e314443605349285044585e1d7c010c14"
+)
+_BYTE_COSTS = bytes.fromhex(
+    "0707070505070705060005060814070506070606080707050607050706060606"
+    "0018000046000e00000000020000000001010008000100000001000a6000271d"
+    "49001d00000c0c73030a7f7f0000002800280000187f7b6c000a283809355900"
+    "00001900000a3e000000345a0000000005280000002737000110271613000207"
+    "12000000060000000000230013451c000011070039003d00380a00000006182a"
+    "0000031b0018041b032404005102040019010030030100000d002c0000000008"
+    "505040344e393c5855414f5050501a020b00515062044211050a291a50505050"
+    "0000311f4109011e43002c0b0035507a76505050505050505050505050505050"
+)
+# END fitted
+# Escaping must never make a text cheaper (`escapes_add`). One cost was fitted five hundredths too low for that: a
+# backslash after a letter beyond ASCII.
+_RAISED = _KINDS.index("\\") | _NOT_ASCII << 5
+_PAIR_COSTS = bytes(cost + 5 * (index == _RAISED) for index, cost in enumerate(_PAIR_COSTS))
+
+
+def _pairs(block: bytes) -> bytes:
+    """Return for each byte its own kind and the sort of the byte before it."""
+    number = int.from_bytes(block.translate(_CLASSES), "big")
+    return (number & _KIND_MASK | number >> 8 & _SORT_MASK).to_bytes(len(block), "big")
+
+
+def _total(costs: bytes) -> int:
+    """Return the sum of the costs: Adler-32 adds modulo 65,521, and 512 costs of at most 127 stay below that."""
+    total = 0
+    for start in range(0, len(costs), 512):
+        total += adler32(costs[start : start + 512], 0) & 0xFFFF
+    return total
+
+
+class _Estimate:
+    name = "estimate"
+    unit = "tokens"
+    escapes_add = True  # an escape never costs less than the character it stands for; there is a test
+
+    def count(self, text: bytes) -> int:
+        cost = start = 0
+        while start < len(text):
+            # Include the byte before the block, so that the position of block boundaries makes no difference.
+            before = min(start, 1)
+            pairs = _pairs(text[start - before : start - before + _BLOCK])[before:]
+            if start + len(pairs) < len(text):
+                # For the same reason, leave an incomplete group of digits to the next block.
+                group = (len(pairs) - len(pairs.rstrip(_DIGIT_MORE))) % 3
+                pairs = pairs[: len(pairs) - group]
+            cost += 100 * pairs.count(_THREE_MORE_DIGITS) + _total(pairs.translate(_PAIR_COSTS))
+            start += len(pairs)
+        cost += _total(text.translate(_BYTE_COSTS))
+        # A token has at least one byte, and rarely more than eight, except in runs of one character. So even
+        # text made to fool the costs isn't counted more than about eight times too low.
+        return min(max(-(-cost // 100), -(-len(text) // 8)), len(text))
+
+
+_NO_SPLINTR = 'the exact meter needs splintr: pip install "mcp-envelope[exact]"'
+
+
+class _Exact:
+    name = "exact"
+    unit = "tokens"
+    escapes_add = False
+    _tokenizer: Any = None
+
+    def count(self, text: bytes) -> int:
+        if self._tokenizer is None:
+            self._tokenizer = _load()
+        # `encode_ordinary` treats the spelling of a special token as plain text.
+        return len(self._tokenizer.encode_ordinary(text.decode()))
+
+
+def _load() -> Any:
+    try:
+        from splintr import Tokenizer
+    except ImportError as error:
+        raise MeterUnavailable(_NO_SPLINTR) from error
+    return Tokenizer.from_pretrained("o200k_base")

@@ -1,47 +1,67 @@
-"""The one door everything goes through: a payload in, a result that fits out.
+"""One payload in, one result that fits out: plan, fit, keep, render.
 
-Strategy: read the payload once, gather what is known about the result, and let the dialect put both on the
-wire. A lane's size is that of its exact text, notice, escaping and every block included; a lane leaves only
-after its meter accepted it.
+Strategy: `make_plan` reads what a tool returned, once, and collects what is known about it. The dialect fits
+the plan into finished lanes. A lane's size is that of its exact text, including notice, escaping and every
+block, and a lane is sent only once its meter has accepted it. `keep` stores the whole payload if the lanes
+don't show all of it. `Sealed` is the result, ready for the wire. Each step takes the immutable record that the
+previous one made.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from . import dialects
-from .blocks import is_text
 from .budget import Budget
-from .context import current
+from .codes import Problem
+from .dialects import Dialect
 from .dialects.notice import READ_TOOL
-from .facts import Facts, Problem, shortened
-from .job import PROFILES, Dialect, Job, Lanes, Profile
-from .outcome import Failure, read_outcome, sendable
+from .fit.blocks import is_text
+from .fit.documents import Cut
+from .fit.ranking import Ranking
+from .fit.ranking import rank as rank_by
+from .jsontext.document import Member, assembled, compact, encode
+from .lanes import PROFILES, Lanes, Plan, Profile
+from .outcome import Outcome, Remarks, current_remarks, read_outcome, sendable, shortened
 from .payload import As, Payload, read_payload
-from .ranking import Ranking
-from .ranking import rank as rank_by
 from .schema import Schema, Widened
 from .scrubbing import SAID, scrub
-from .sealed import Sealed
 
 if TYPE_CHECKING:
-    from .policy import Policy
+    from .config import Policy
 
 _READINGS: Final = get_args(As)
 # A URL, or a host and its port.
 _ADDRESS: Final = re.compile(r"\w://|[\w\]]:[0-9]{1,5}\b")
-# Dialects have a message of so many characters for the smallest budgets.
+# For the smallest budgets, dialects shorten a message to this many characters.
 _SHORT: Final = 120
-# And so many stand beside a message: a code, a hint, figures.
-_BESIDE: Final = 400
-# What a handle may look like: the smallest budget must have room for it, and a call must be able to name it.
+# About how many characters a failure needs in addition to its message: a code, a hint, figures.
+_AROUND_MESSAGE: Final = 400
+# A handle must fit into the smallest budget, and into the arguments of a call.
 _HANDLE: Final = re.compile(r"[A-Za-z0-9._~-]{1,43}")
+
+
+class Keeper(Protocol):
+    """Where whole payloads are kept: a vault, for one caller."""
+
+    def promise(self) -> tuple[str, float]:
+        """Return a handle for a payload that may have to be stored, and when it would expire."""
+        ...
+
+    def keep(self, handle: str, payload: Payload, tool: str | None) -> str | None:
+        """Store the whole payload under the handle. If that fails, return a message for people."""
+        ...
 
 
 def seal(
@@ -70,193 +90,385 @@ def seal(
 ) -> Sealed:
     """Fit what a tool returned (or raised: a `Failure`) into a budget, in the shape of a dialect.
 
-    The budget, for each lane: `tokens` (8000 unless the dialect says otherwise), counted by `meter`
-    ("estimate", "chars4", "exact"), or `max_bytes`, or a ready `budget`.
+    The budget applies to each lane. Set it with `tokens` (default 8000, unless the dialect has another),
+    counted by `meter` ("estimate", "chars4", "exact"), or with `max_bytes`, or pass a `budget`.
 
-    `schema`: in the native dialect the output schema that clients were told, best as `widen` gives it (if only
-    its `schema` is passed on and it was wrapped, say `wrap`); in the other dialects the schema of the data.
-    `rank` maps the path of a list to its ranking, made by `rank()`.
-    `vault` keeps the whole payload if something has to be left out; notes then say `envelope_read(handle, …)`.
-    If it cannot, the result says so and is sent without a handle. `handle` names a payload that was stored
-    elsewhere. `links` tells that the client can follow links to stored images and the like.
-    `hint` is the next step to suggest when something was cut; `warnings` travel with the result.
-    `policy` has the settings for this call, from a file and the environment; what is given here goes first.
-    `profile` says how much metadata is shown; `tool`, `request_id`, `duration_ms` are some of it.
-    `is_error` marks the payload as a failure's text: its beginning and its end stay.
-    `read_as` settles what the payload is, where its type does not tell: "json", "text" or "blocks".
+    - `schema`: in the native dialect, the output schema advertised to clients, best as `widen` returns it (if you
+      pass only its `schema` and it was wrapped, set `wrap`); in the other dialects, the schema of the data.
+    - `rank` maps the path of a list to its ranking, made by `rank()`.
+    - `vault` stores the whole payload if something is left out; notes then refer to `envelope_read(handle, …)`.
+      If storing fails, the result says so and has no handle. `handle` names a payload that is stored elsewhere.
+    - `links` says that the client can follow links to stored images and the like.
+    - `hint` is the next step to suggest when something was cut; `warnings` are shown with the result.
+    - `policy` has the settings for this call, from a file and the environment; arguments override it.
+    - `profile` says how much metadata is shown; `tool`, `request_id` and `duration_ms` are part of it.
+    - `is_error` marks the payload as the text of a failure, whose beginning and end are both kept.
+    - `read_as` says what the payload is if its type doesn't: "json", "text" or "blocks".
     """
+    _check(budget, rank, warnings, hint, read_as, handle)
+    chosen = dialects.dialect(dialect or (policy.dialect if policy else "native"))
+    if policy is not None:
+        # Arguments override the policy, whose other settings then apply to the chosen dialect.
+        policy = replace(policy, dialect=chosen.name, meter=meter or policy.meter)
+    if budget is None and policy is not None and tokens is None and max_bytes is None:
+        budget = policy.budget
+    if budget is None:
+        counted = policy.meter if policy is not None and max_bytes is None else meter
+        budget = chosen.budget(tokens, max_bytes, counted)
     if isinstance(schema, Widened):
         wrap, schema = schema.wrapped, schema.schema
-    _check(budget, rank, warnings, hint, read_as)
-    spoken = dialects.dialect(dialect or (policy.dialect if policy else "native"))
-    if policy is not None:
-        # What is given goes first, and the rest of the policy is that of the dialect spoken.
-        policy = dataclasses.replace(policy, dialect=spoken.name, meter=meter or policy.meter)
-    if budget is None:
-        if policy is not None and tokens is None and max_bytes is None:
-            budget = policy.budget
-        if budget is None:
-            counted = policy.meter if policy is not None and max_bytes is None else meter
-            budget = spoken.budget(tokens, max_bytes, counted)
-    if profile is None:
-        profile = cast(Profile, policy.detail) if policy else "minimal"
-    if handle is not None and not _HANDLE.fullmatch(handle):
-        raise ValueError(f"a handle has 1 to 43 letters, digits or . _ ~ -, got {handle[:60]!r}")
-    if profile not in PROFILES:
-        raise ValueError(f"profile is one of {', '.join(PROFILES)}; got {profile!r}")
-    if schema is not None and not isinstance(schema, Schema):
-        schema = Schema.of(schema)
-    facts = Facts(
+    outcome = Outcome(
         handle=handle,
         linkable=links,
-        hint=sendable(hint) or (policy.hint if policy else None) or None,
-        hints=policy.hints if policy else {},
-        warnings=(
-            *[sendable(warning) or "" for warning in warnings],
-            *(policy.warnings if policy else ()),
-            *([budget.warning] if budget.warning else []),
-        ),
+        hint=sendable(hint),
+        warnings=tuple(sendable(warning) or "" for warning in warnings),
         tool=sendable(tool),
-        tool_version=policy.tool_version if policy else None,
-        tier=policy.tier if policy else None,
-        capabilities=(policy.capabilities or None) if policy else None,
-        workspace=policy.workspace if policy else None,
         request_id=sendable(request_id),
         client_request_id=request_id is not None,
         duration_ms=duration_ms,
     )
-    outcome = read_outcome(payload, facts, current())
-    facts = outcome.facts
-    if isinstance(payload, OwnFailure):
-        facts = replace(facts, summary=payload.problem.message, error=payload.problem)
-    if facts.error is not None:
-        facts = replace(facts, error=_said(facts.error, budget))
-    read = read_payload(outcome.data, read_as) if outcome.has_data else Payload()
-    if wrap and read.text is not None:
-        # The schema speaks of {"result": …}, so a text is a value like any other.
-        read = Payload(node=read.as_node())
+    plan = make_plan(
+        payload,
+        budget,
+        outcome,
+        policy=policy,
+        profile=profile,
+        schema=schema if schema is None or isinstance(schema, Schema) else Schema.of(schema),
+        wrap=wrap,
+        rank=rank,
+        is_error=is_error,
+        read_as=read_as,
+    )
+    return seal_plan(plan, chosen, vault)
+
+
+# -- plan -----------------------------------------------------------------------------------------------------
+
+
+def make_plan(
+    value: Any,
+    budget: Budget,
+    outcome: Outcome,
+    *,
+    policy: Policy | None = None,
+    profile: Profile | None = None,
+    schema: Schema | None = None,
+    wrap: bool = False,
+    rank: Mapping[str, Ranking] | None = None,
+    is_error: bool | None = None,
+    read_as: As = "auto",
+    remarks: Remarks | None = None,
+) -> Plan:
+    """Read what a tool returned or raised, and everything that is known about it."""
+    profile = profile or (cast(Profile, policy.detail) if policy else "minimal")
+    if profile not in PROFILES:
+        raise ValueError(f"profile is one of {', '.join(PROFILES)}; got {profile!r}")
+    if policy is not None:
+        outcome = replace(
+            outcome,
+            hint=outcome.hint or policy.hint or None,
+            hints=policy.hints,
+            warnings=(*outcome.warnings, *policy.warnings),
+            tool_version=policy.tool_version,
+            tier=policy.tier,
+            capabilities=policy.capabilities or None,
+            workspace=policy.workspace,
+        )
+    if budget.warning:
+        outcome = replace(outcome, warnings=(*outcome.warnings, budget.warning))
+    outcome, data = read_outcome(value, outcome, remarks or current_remarks())
+    if outcome.error is not None:
+        # If this is still too long for the budget, dialects have a shorter form.
+        message = shortened(outcome.error.message, _most_characters(budget))
+        outcome = replace(outcome, error=dataclasses.replace(outcome.error, message=message))
+    payload = Payload() if data is UNSET else read_payload(data, read_as)
+    if wrap and payload.text is not None:
+        # The schema describes {"result": …}, so a text is a value like any other.
+        payload = Payload(node=payload.as_node())
     rankings = {**outcome.rank, **(rank or {})}
     secrets: Counter[str] = Counter()
-    truncatable: frozenset[str] = frozenset()
     if policy is not None:
-        from . import treatment  # its patterns take a while to compile, and a plain `seal` needs none
-
-        truncatable = frozenset(policy.truncatable)
-        rankings = {**_rankings(policy.lists), **rankings}
-        read = treatment.chosen(read, policy.include_only, policy.exclude_fields, None if wrap else schema)
+        rankings = {**{path: rank_by(*keys) for path, keys in policy.lists.items()}, **rankings}
+        payload = _select(payload, policy.include_only, policy.exclude_fields, None if wrap else schema)
         if policy.redact:
-            using = treatment.redactor(tuple(policy.redact_patterns.items()))
-            read = treatment.masked(read, using, secrets)
-            if secrets and schema is not None and treatment.breaks(read, schema, wrap):
-                facts = replace(facts, error=treatment.REDACTED)
-            facts = treatment.masked_facts(facts, using, secrets)
-    if is_error is None:
-        is_error = outcome.is_error
-    job = Job(read, budget, facts, schema, wrap, rankings, is_error, profile, truncatable)
-    if vault is not None:
-        lanes = _sealed_and_kept(spoken, job, vault)
-    else:
-        if words := _left_beside(spoken, job):
-            job.facts = replace(facts, warnings=(*facts.warnings, words))
-        lanes = spoken.seal(job)
-    return Sealed(
-        lanes.content,
-        lanes.structured,
-        is_error=lanes.is_error,
-        facts=lanes.facts,
-        meta=lanes.meta,
+            from . import redaction  # its patterns take a while to compile, and a plain `seal` needs none
+
+            using = redaction.redactor(tuple(policy.redact_patterns.items()))
+            payload = redaction.redact_payload(payload, using, secrets)
+            if secrets and schema is not None and not _conforms(payload, schema, wrap):
+                outcome = replace(outcome, error=redaction.REDACTED)
+            outcome = redaction.redact_outcome(outcome, using, secrets)
+    return Plan(
+        payload=payload,
         budget=budget,
-        payload=read,
+        outcome=outcome,
+        schema=schema,
+        wrap=wrap,
+        rankings=rankings,
+        is_error=outcome.is_error if is_error is None else is_error,
+        profile=profile,
+        truncatable=frozenset(policy.truncatable) if policy is not None else frozenset(),
         redacted=secrets,
-        in_place=spoken.name == "native",
     )
-
-
-class OwnFailure(Failure):
-    """A failure in our own words and the caller's, which are shown as they are."""
-
-
-def not_stored(problem: str) -> str:
-    """The warning. Who reads a result need not know folders and addresses; the log has them."""
-    reason = "its store cannot be used now" if _ADDRESS.search(problem) else scrub(problem)
-    return f"The whole result was not stored: {reason}"
-
-
-def _said(problem: Problem, budget: Budget) -> Problem:
-    """A long message, as far as the budget is likely to allow. If it does not, dialects have a shorter one."""
-    return dataclasses.replace(problem, message=shortened(problem.message, _most_characters(budget)))
 
 
 def _most_characters(budget: Budget) -> int:
     return max(budget.limit // 4 if budget.unit == "bytes" else budget.limit * 3 // 2, _SHORT)
 
 
-def most_said(budget: Budget | None) -> int:
-    """A message of no more characters is likely to be shown whole: characters are reckoned, not counted."""
-    return SAID if budget is None else min(SAID, max(_SHORT, _most_characters(budget) - _BESIDE))
+def most_shown(budget: Budget | None) -> int:
+    """Return about how many characters of a message are likely to be shown whole."""
+    return SAID if budget is None else min(SAID, max(_SHORT, _most_characters(budget) - _AROUND_MESSAGE))
 
 
-class Keeper(Protocol):
-    """Where whole payloads rest: a vault, for one caller."""
+def _select(
+    payload: Payload, include_only: Collection[str], exclude: Collection[str], schema: Schema | None
+) -> Payload:
+    """Return the payload with the selected top-level fields, and those that the schema requires."""
+    if payload.node is None or payload.node.kind != "object" or not (include_only or exclude):
+        return payload
+    members: list[Member] = payload.node.members()
+    required: Collection[str] = ()
+    if schema is not None:
+        place = schema.root.narrow("object", {member.key: member.value for member in members})
+        required = place.required([member.key for member in members])
+    kept = [
+        member
+        for member in members
+        if member.key in required
+        or ((not include_only or member.key in include_only) and member.key not in exclude)
+    ]
+    return payload if len(kept) == len(members) else Payload(node=assembled(kept), blocks=payload.blocks)
 
-    def promise(self) -> tuple[str, float]:
-        """A handle for a payload that may have to be kept, and when it would expire."""
-        ...
 
-    def keep(self, handle: str, payload: Payload, tool: str | None) -> str | None:
-        """Store the payload under the handle, whole. What is wrong, in words for people, if that failed."""
-        ...
+def _conforms(payload: Payload, schema: Schema, wrap: bool) -> bool:
+    if payload.node is None:
+        return True
+    original = payload.original()
+    return schema.is_valid(b'{"result":%b}' % original if wrap else original)
 
 
-def _left_beside(spoken: Dialect, job: Job) -> str:
-    """Dialects other than ours have no place for texts beside a structure that says something else."""
-    payload = job.payload
-    if spoken.name == "native" or payload.node is None or payload.blocks is None:
-        return ""
+# -- fit, keep, render ----------------------------------------------------------------------------------------
+
+
+def seal_plan(plan: Plan, dialect: Dialect, vault: Keeper | None = None) -> Sealed:
+    """Fit a plan, and store the whole payload first if the lanes don't show all of it."""
+    if vault is None or plan.payload.is_empty or plan.payload.page is not None:
+        return Sealed(plan, _fit(_announced(plan, dialect), dialect), in_place=dialect.in_place)
+    handle, expires = vault.promise()
+    promised = replace(plan, outcome=replace(plan.outcome, handle=handle, expires=expires))
+    announced = _announced(promised, dialect)
+    lanes = _fit(announced, dialect)
+    if announced is not promised or lanes.cuts or lanes.content.cuts or lanes.outcome.error is not None:
+        if plan.payload.node is not None:
+            # Free memory first, since storing needs some itself.
+            plan.payload.node.forget()
+        problem = vault.keep(handle, plan.payload, plan.outcome.tool)
+        if problem is not None:
+            plan = _warned(plan, not_stored(problem))
+            lanes = _fit(_announced(plan, dialect), dialect)
+    return Sealed(plan, lanes, in_place=dialect.in_place)
+
+
+def _fit(plan: Plan, dialect: Dialect) -> Lanes:
+    if dialect.in_place or plan.payload.blocks is None:
+        return dialect.fit(plan)
+    from .dialects.attachments import fit_with_attachments
+
+    return fit_with_attachments(dialect, plan)
+
+
+def _announced(plan: Plan, dialect: Dialect) -> Plan:
+    """Add a warning if the result has both a structure and other text, for which most dialects have no place."""
+    payload = plan.payload
+    if dialect.in_place or payload.node is None or payload.blocks is None:
+        return plan
     texts = [block for block in payload.blocks if is_text(block)]
     if not texts:
-        return ""
-    said = f"The text that came beside the structure ({sum(map(len, texts))} bytes) is not shown."
-    if job.facts.handle is None:
-        return f"{said} It was not kept."
-    return f'{said} Read it: {READ_TOOL}(handle="{job.facts.handle}", path="/content").'
+        return plan
+    warning = f"The text that came with the structure ({sum(map(len, texts))} bytes) is not shown."
+    if (handle := plan.outcome.handle) is None:
+        return _warned(plan, f"{warning} It was not kept.")
+    return _warned(plan, f'{warning} Read it: {READ_TOOL}(handle="{handle}", path="/content").')
 
 
-def _sealed_and_kept(spoken: Dialect, job: Job, vault: Keeper) -> Lanes:
-    """The lanes, and the payload stored before they leave, if they are not all of it."""
-    if job.payload.is_empty or job.payload.page is not None:
-        return spoken.seal(job)
-    bare = job.facts
-    handle, expires = vault.promise()
-    job.facts = replace(bare, handle=handle, expires=expires)
-    before = job.payload, job.wrap, job.is_error
-    beside = _left_beside(spoken, job)
-    if beside:
-        job.facts = replace(job.facts, warnings=(*bare.warnings, beside))
-    lanes = spoken.seal(job)
-    cut = beside or lanes.content.cuts or (lanes.structured is not None and lanes.structured.cuts)
-    if not cut and lanes.facts.error is None:
-        return lanes
-    if before[0].node is not None:
-        # Storing takes memory of its own.
-        before[0].node.forget()
-    problem = vault.keep(handle, before[0], job.facts.tool)
-    if problem is None:
-        return lanes
-    job.payload, job.wrap, job.is_error = before
-    job.facts = replace(bare, warnings=(*bare.warnings, not_stored(problem)))
-    if words := _left_beside(spoken, job):
-        job.facts = replace(job.facts, warnings=(*job.facts.warnings, words))
-    return spoken.seal(job)
+def _warned(plan: Plan, warning: str) -> Plan:
+    return replace(plan, outcome=replace(plan.outcome, warnings=(*plan.outcome.warnings, warning)))
 
 
-def _rankings(lists: Mapping[str, tuple[str, ...]]) -> dict[str, Ranking]:
-    """By the path of a list, or by its bare name, wherever it is."""
-    return {path: rank_by(*keys) for path, keys in lists.items()}
+def not_stored(problem: str) -> str:
+    """Return the warning. It hides folders and addresses, which are in the log."""
+    reason = "the vault is unavailable" if _ADDRESS.search(problem) else scrub(problem)
+    return f"The whole result was not stored: {reason}"
 
 
-def _check(budget: object, rank: object, warnings: object, hint: object, read_as: object) -> None:
-    """Mistakes that would otherwise show up far from here, in other words."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How much of its budget a result uses. `total` is the payload before any cut, in the budget's unit."""
+
+    limit: int
+    unit: str
+    meter: str
+    used: int
+    total: int
+    content_used: int
+    structured_used: int | None
+    # Secrets that were masked, by the name of the pattern that found them.
+    redacted: Mapping[str, int] = field(default_factory=dict)
+
+
+class Sealed:
+    """A result, ready for the wire."""
+
+    def __init__(self, plan: Plan, lanes: Lanes, *, in_place: bool = True) -> None:
+        self._content = lanes.content
+        self._structured = lanes.structured
+        self._outcome = lanes.outcome
+        self._budget = plan.budget
+        self._payload = plan.payload
+        self._redacted = plan.redacted
+        # Whether the dialect leaves a payload that fits as it is, without a frame around it.
+        self._in_place = in_place
+        self.is_error = lanes.is_error
+        self.meta = lanes.meta
+
+    def __repr__(self) -> str:
+        lanes = "content and structuredContent" if self._structured else "content"
+        return f"<Sealed: {lanes}, {len(self.cuts)} cuts{', an error' if self.is_error else ''}>"
+
+    @property
+    def content(self) -> bytes:
+        """The JSON of `content`, exactly as measured."""
+        return self._content.json
+
+    @property
+    def structured(self) -> bytes | None:
+        """The JSON of `structuredContent`, exactly as measured, if there is any."""
+        return self._structured.json if self._structured else None
+
+    @property
+    def content_cuts(self) -> tuple[Cut, ...]:
+        """What was left out of the text lane, which holds less than the other because of its escapes."""
+        return self._content.cuts
+
+    @property
+    def structured_cuts(self) -> tuple[Cut, ...]:
+        """What was left out of the structured lane."""
+        return self._structured.cuts if self._structured else ()
+
+    @property
+    def problem(self) -> Problem | None:
+        """The failure that the result reports, if any."""
+        return self._outcome.error
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the payload goes out as it came, with nothing added."""
+        quiet = self.meta is None and not self._redacted and not self.cuts and self._outcome.error is None
+        return quiet and self._in_place
+
+    @property
+    def handle(self) -> str | None:
+        """The handle of the stored payload, if the result names it."""
+        return self._outcome.handle if self.cuts or self._outcome.error is not None else None
+
+    @property
+    def payload_size(self) -> int:
+        """The size of the payload in bytes, before any cut."""
+        return self._payload.size
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._outcome.warnings
+
+    @cached_property
+    def report(self) -> Report:
+        """The report, made on demand: a result that fits by its length alone is not counted otherwise."""
+        content, structured = self._content, self._structured
+        used = max(content.used, structured.used if structured else 0)
+        return Report(
+            limit=self._budget.limit,
+            unit=self._budget.unit,
+            meter=self._budget.meter.name,
+            used=used,
+            total=max(used, self._total()),
+            content_used=content.used,
+            structured_used=structured.used if structured else None,
+            redacted=dict(self._redacted),
+        )
+
+    def _total(self) -> int:
+        """Return the payload's size in the budget's unit, estimated from a sample if something was cut."""
+        if not self._content.cuts and not self.structured_cuts:
+            return 0
+        payload = self._payload
+        if payload.node is not None and payload.blocks is not None:
+            # The larger lane counts, as in `used`.
+            inside = Payload(blocks=payload.blocks)
+            payload = max(
+                inside, Payload(node=payload.node, partial=payload.partial), key=lambda lane: lane.size
+            )
+        if self._budget.unit == "bytes":
+            return payload.size
+        # If only the beginning of the payload is here, what is shown is the best sample.
+        sample = payload.sample() if not payload.partial else (self._structured or self._content).json
+        return round(payload.size * self._budget.meter.count(sample) / max(len(sample), 1))
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """What was left out of the structured lane, or of the text if that lane is whole or absent."""
+        return self.structured_cuts or self.content_cuts
+
+    @property
+    def truncated(self) -> bool:
+        return bool(self.cuts)
+
+    def to_json(self) -> bytes:
+        """Return the `CallToolResult` as one line of JSON."""
+        parts = [b'"content":%b' % self.content]
+        if self.structured is not None:
+            # A message on stdio is one line, so line breaks are removed.
+            body = self.structured
+            if b"\n" in body or b"\r" in body:
+                body = compact(body)
+            parts.append(b'"structuredContent":%b' % body)
+        if self.is_error:
+            parts.append(b'"isError":true')
+        if self.meta:
+            parts.append(b'"_meta":%b' % encode(self.meta))
+        return b"{%b}" % b",".join(parts)
+
+    def to_result(self) -> dict[str, Any]:
+        """Return the `CallToolResult` as Python objects. Unlike `to_json`, this loses the spelling of numbers.
+
+        So if the payload came as JSON with numbers spelled differently from Python's, encoding it again changes
+        its size.
+        """
+        result: dict[str, Any] = json.loads(self.to_json(), parse_float=_number, parse_int=_integer)
+        return result
+
+
+def _number(text: str) -> float | Decimal:
+    number = float(text)
+    if number not in (float("inf"), float("-inf")):
+        return number
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return number
+
+
+def _integer(text: str) -> int | Decimal:
+    # Python refuses to parse very long integers because of what it would cost.
+    return int(text) if len(text) < 4000 else Decimal(text)
+
+
+def _check(
+    budget: object, rank: object, warnings: object, hint: object, read_as: object, handle: str | None
+) -> None:
+    """Reject mistakes that would otherwise show up far from here, with obscure messages."""
+    if handle is not None and not _HANDLE.fullmatch(handle):
+        raise ValueError(f"a handle has 1 to 43 letters, digits or . _ ~ -, got {handle[:60]!r}")
     if budget is not None and not isinstance(budget, Budget):
         raise TypeError(f"budget is a Budget, such as Budget.of(tokens=2000); got {budget!r}")
     if rank is not None and not isinstance(rank, Mapping):
@@ -269,11 +481,11 @@ def _check(budget: object, rank: object, warnings: object, hint: object, read_as
         if not isinstance(path, str) or ("/" in path and not path.startswith("/")):
             raise ValueError(f"a list is named by its path, such as /items, or its bare name; got {path!r}")
     if isinstance(warnings, str):
-        raise TypeError(f"warnings is a list of texts; got the text {warnings!r}")
+        raise TypeError(f"warnings is a list of strings; got the string {warnings!r}")
     for warning in warnings if isinstance(warnings, list | tuple) else ():
         if not isinstance(warning, str):
-            raise TypeError(f"a warning is a text; got {warning!r}")
+            raise TypeError(f"a warning is a string; got {warning!r}")
     if hint is not None and not isinstance(hint, str):
-        raise TypeError(f"hint is a text; got {hint!r}")
+        raise TypeError(f"hint is a string; got {hint!r}")
     if read_as not in _READINGS:
         raise ValueError(f"read_as is one of {', '.join(_READINGS)}; got {read_as!r}")

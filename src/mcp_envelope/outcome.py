@@ -1,22 +1,28 @@
-"""What a tool says: a reply, a miss, or a failure. A plain return value is a reply with nothing to add.
+"""How a tool answers: a reply, a miss or a failure, and whatever its code reports along the way.
 
-Strategy: these are the author's words, in one form for every dialect. `Reply` and `Miss` are returned, `Failure`
-is raised. `read_outcome` takes any of them, or a plain value, apart into a payload and the facts about it.
+Strategy: a tool answers in the same way for every dialect. `Reply` and `Miss` are returned, `Failure` is
+raised; a plain return value is a reply with data only. Code deep inside a call adds to its `Remarks`, found
+through a context variable that tasks and threads inherit. `read_outcome` turns all of it into one immutable
+`Outcome`: everything that a dialect may show of a result, except its payload.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, get_args
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, get_args
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from .context import CallContext
+from .codes import Problem
 from .errors import problem_of
-from .facts import Facts, Problem, Status
-from .ranking import Ranking
+from .fit.documents import Cut
+from .fit.ranking import Ranking
 from .scrubbing import scrub
 
 if TYPE_CHECKING:
@@ -28,10 +34,13 @@ else:
 
     T = TypeVar("T")
 
+_log = logging.getLogger("mcp_envelope")
+Status = Literal["ok", "info", "warn", "error"]
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A `resource_link`: where more of it is."""
+    """A `resource_link` block."""
 
     uri: str
     name: str
@@ -54,7 +63,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Reply(Generic[T]):
-    """A success, and what goes with it. `-> Reply[Book]` says that the data is a `Book`.
+    """A success with more than data. `-> Reply[Book]` declares that the data is a `Book`.
 
     `data` is the payload. `summary`, `details`, `next_steps`, `texts` and `links` are shown by dialects that
     have a place for them. `rank` maps the path of a list to its ranking.
@@ -77,19 +86,19 @@ class Reply(Generic[T]):
         if self.status not in get_args(Status):
             raise ValueError(f"status is one of {', '.join(get_args(Status))}; got {self.status!r}")
         for name in ("details", "next_steps", "texts", "warnings"):
-            said = getattr(self, name)
-            if isinstance(said, str) or not all(isinstance(words, str) for words in said):
-                raise TypeError(f"{name} is a list of texts; got {said!r}")
+            texts = getattr(self, name)
+            if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+                raise TypeError(f"{name} is a list of strings; got {texts!r}")
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """To a library that asks pydantic what a tool returns: the data."""
+        """Show the schema of the data to libraries that ask pydantic what a tool returns."""
         return handler.generate_schema(*(get_args(source) or (Any,)))
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """What was asked for isn't there. That is an answer, not an error."""
+    """The requested thing doesn't exist. That is an answer, not an error."""
 
     hint: str
     message: str | None = None
@@ -102,14 +111,14 @@ class Miss:
         return handler.generate_schema(Any)
 
 
-# An outcome is how a tool answers, not what its data is. The official SDK would make a schema of the annotations of
-# whatever class a tool returns, and would tell at length that it can't: so there are none to be found.
+# The official SDK derives a schema from the annotations of any class that a tool returns, and logs long
+# warnings if it can't. These classes don't describe data, so they have no annotations for it to find.
 Reply.__annotations__ = {}
 Miss.__annotations__ = {}
 
 
 class Failure(Exception):
-    """Raise it to end a call with a code, a message and the next step. Extra keywords travel as details."""
+    """Raise this to end a call with a code, a message and a hint. Extra keywords become details."""
 
     def __init__(
         self,
@@ -130,23 +139,220 @@ class Failure(Exception):
         return f"{self.problem.code}: {self.problem.message}"
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What `seal` works with. `has_data` tells no data from data that is null."""
+class OwnFailure(Failure):
+    """A failure whose text is our own, or the caller's, and is shown without scrubbing."""
 
-    data: Any
-    has_data: bool
-    facts: Facts
-    rank: Mapping[str, Ranking]
+
+@dataclass(frozen=True, slots=True)
+class UpgradeHint:
+    """A feature that needs a higher tier."""
+
+    feature: str
+    tier: str
+    reason: str
+
+
+# -- what a tool's code reports while it runs -----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Remarks:
+    """What is reported during one call. Set a field, or use the functions below."""
+
+    warnings: list[str] = field(default_factory=list)
+    upgrade_hints: list[UpgradeHint] = field(default_factory=list)
+    tier: str | None = None
+    tool_version: str | None = None
+    capabilities: tuple[str, ...] | None = None
+    rate_limit: Mapping[str, Any] | None = None
+    token_usage: Mapping[str, Any] | None = None
+    workspace: Mapping[str, Any] | None = None
+    hint: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not (
+            self.warnings
+            or self.upgrade_hints
+            or self.hint
+            or self.tier
+            or self.tool_version
+            or self.capabilities is not None
+            or self.rate_limit
+            or self.token_usage
+            or self.workspace
+        )
+
+    def add_to(self, outcome: Outcome) -> Outcome:
+        return replace(
+            outcome,
+            # A loop that warns a thousand times should be heard once.
+            warnings=tuple(dict.fromkeys((*outcome.warnings, *self.warnings))),
+            upgrade_hints=(*outcome.upgrade_hints, *self.upgrade_hints),
+            tier=self.tier or outcome.tier,
+            tool_version=self.tool_version or outcome.tool_version,
+            capabilities=self.capabilities if self.capabilities is not None else outcome.capabilities,
+            rate_limit=self.rate_limit or outcome.rate_limit,
+            token_usage=self.token_usage or outcome.token_usage,
+            workspace=self.workspace or outcome.workspace,
+            hint=self.hint or outcome.hint,
+        )
+
+
+_current: Final[ContextVar[Remarks | None]] = ContextVar("mcp_envelope_remarks", default=None)
+
+
+def current_remarks() -> Remarks | None:
+    """Return the remarks of the current call, if there is one."""
+    return _current.get()
+
+
+def enter_remarks(remarks: Remarks) -> Token[Remarks | None]:
+    """Start collecting remarks, until `leave_remarks`: `collect_remarks` in two steps, for adapters."""
+    return _current.set(remarks)
+
+
+def leave_remarks(token: Token[Remarks | None]) -> None:
+    _current.reset(token)
+
+
+@contextmanager
+def collect_remarks(remarks: Remarks | None = None) -> Iterator[Remarks]:
+    """Collect what the code inside the `with` block reports."""
+    remarks = remarks or Remarks()
+    token = _current.set(remarks)
+    try:
+        yield remarks
+    finally:
+        _current.reset(token)
+
+
+def _remarks(what: str) -> Remarks:
+    remarks = _current.get()
+    if remarks is None:
+        _log.info("reported outside of a call, so it is ignored: %s", what)
+        return Remarks()
+    return remarks
+
+
+def warn(message: str) -> None:
+    """Report something that isn't fatal; it is shown with the result."""
+    _remarks(message).warnings.append(message)
+
+
+def stale(count: int, what: str = "file") -> None:
+    """Report how many things changed since they were indexed."""
+    if count > 0:
+        warn(
+            f"{count} {what}{'s' if count != 1 else ''} changed since the last index; results may be out of date."
+        )
+
+
+def index_age(age: str, advice: str = "") -> None:
+    """Report how old the index is, and what to do about it."""
+    warn(f"The index is {age} old.{f' {advice}' if advice else ''}")
+
+
+def fallback(capability: str, through: str) -> None:
+    """Report that a capability was replaced by something approximate."""
+    warn(f"{capability} was answered through {through}: treat it as approximate.")
+
+
+def upgrade(feature: str, tier: str, reason: str) -> None:
+    """Report that a requested feature needs a higher tier."""
+    _remarks(f"{feature} needs {tier}").upgrade_hints.append(UpgradeHint(feature, tier, reason))
+
+
+def describe_call(
+    *,
+    tier: str | None = None,
+    tool_version: str | None = None,
+    capabilities: tuple[str, ...] | None = None,
+    rate_limit: Mapping[str, Any] | None = None,
+    token_usage: Mapping[str, Any] | None = None,
+    workspace: Mapping[str, Any] | None = None,
+    hint: str | None = None,
+) -> None:
+    """Report facts about the call that some dialects show."""
+    remarks = _remarks("facts about the call")
+    remarks.tier = tier or remarks.tier
+    remarks.tool_version = tool_version or remarks.tool_version
+    remarks.capabilities = capabilities if capabilities is not None else remarks.capabilities
+    remarks.rate_limit = rate_limit or remarks.rate_limit
+    remarks.token_usage = token_usage or remarks.token_usage
+    remarks.workspace = workspace or remarks.workspace
+    remarks.hint = hint or remarks.hint
+
+
+# -- all of it in one record ----------------------------------------------------------------------------------
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about a result but its payload. Absent facts are None or empty, and no dialect invents them."""
+
+    # What became of the payload.
+    cuts: tuple[Cut, ...] = ()
+    handle: str | None = None
+    # When the stored payload expires, in seconds since 1970.
+    expires: float | None = None
+    # Whether the client can follow links to stored results.
+    linkable: bool = False
+    # For a page of a stored payload: the arguments, in addition to path and offset, that read the next one.
+    reading: str | None = None
+    # What the tool answered.
+    error: Problem | None = None
+    miss: Problem | None = None
     is_error: bool | None = None
+    status: Status | None = None
+    summary: str | None = None
+    details: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    links: tuple[Mapping[str, Any], ...] = ()
+    show_details: bool = True
+    hint: str | None = None
+    # Hints by the path or name of what was cut, for tools without one of their own.
+    hints: Mapping[str, str] = {}
+    warnings: tuple[str, ...] = ()
+    rank: Mapping[str, Ranking] = {}
+    # What the call was.
+    tool: str | None = None
+    tool_version: str | None = None
+    request_id: str | None = None
+    client_request_id: bool = False
+    duration_ms: float | None = None
+    tier: str | None = None
+    capabilities: tuple[str, ...] | None = None
+    upgrade_hints: tuple[UpgradeHint, ...] = ()
+    rate_limit: Mapping[str, Any] | None = None
+    token_usage: Mapping[str, Any] | None = None
+    workspace: Mapping[str, Any] | None = None
+    # What the dialect adds because of the profile.
+    extras: Mapping[str, Any] = {}
+
+    @property
+    def link_to(self) -> str | None:
+        """The handle, if the client can follow a link to it."""
+        return self.handle if self.linkable else None
+
+    def next_step(self) -> str | None:
+        """Return the hint for what was cut: the tool's own, else that of the list that lost most."""
+        if self.hint or not self.hints:
+            return self.hint
+        for cut in sorted(self.cuts, key=lambda cut: -cut.dropped):
+            found = self.hints.get(cut.path) or self.hints.get(cut.path.rpartition("/")[2])
+            if found:
+                return found
+        return None
 
 
-def read_outcome(value: Any, facts: Facts, context: CallContext | None = None) -> Outcome:
-    """Take a tool's outcome apart; what the context gathered during the call joins the facts."""
-    if context is not None:
-        facts = context.add_to(facts)
+def read_outcome(value: Any, outcome: Outcome, remarks: Remarks | None = None) -> tuple[Outcome, Any]:
+    """Return the outcome with the tool's answer added, and the answer's data, UNSET if there is none."""
+    if remarks is not None:
+        outcome = remarks.add_to(outcome)
     if isinstance(value, Reply):
-        facts = replace(
-            facts,
+        outcome = replace(
+            outcome,
             status=value.status,
             summary=sendable(value.summary),
             details=_all_sendable(value.details),
@@ -154,34 +360,40 @@ def read_outcome(value: Any, facts: Facts, context: CallContext | None = None) -
             texts=_all_sendable(value.texts),
             links=tuple(link.to_wire() if isinstance(link, Link) else link for link in value.links),
             show_details=value.show_details,
-            hint=sendable(value.hint) or facts.hint,
-            warnings=(*map(scrub, value.warnings), *facts.warnings),
+            hint=sendable(value.hint) or outcome.hint,
+            warnings=(*map(scrub, value.warnings), *outcome.warnings),
+            rank=value.rank,
+            is_error=value.is_error,
         )
-        return Outcome(value.data, value.data is not None, facts, value.rank, value.is_error)
+        return outcome, UNSET if value.data is None else value.data
     if isinstance(value, Miss):
-        facts = replace(
-            facts,
+        outcome = replace(
+            outcome,
             miss=Problem(value.code, scrub(value.message or "Not found."), scrub(value.hint), value.data),
             status="info",
             summary=scrub(value.message) if value.message else None,
             hint=scrub(value.hint),
-            warnings=(*map(scrub, value.warnings), *facts.warnings),
+            warnings=(*map(scrub, value.warnings), *outcome.warnings),
         )
-        return Outcome(None, False, facts, {})
+        return outcome, UNSET
     if isinstance(value, BaseException):
-        # What may be shown of it is decided in one place; cancellation and the like are raised again there.
-        problem = problem_of(value)
+        # `problem_of` decides what may be shown, and raises cancellation and the like again.
+        problem = value.problem if isinstance(value, OwnFailure) else problem_of(value)
         data = value.data if isinstance(value, Failure) else None
-        facts = replace(facts, status="error", summary=problem.message, error=problem)
-        return Outcome(data, data is not None, facts, {}, True)
-    # A plain value: None is data too, it says null.
-    return Outcome(value, True, facts, {})
+        outcome = replace(outcome, status="error", summary=problem.message, error=problem, is_error=True)
+        return outcome, UNSET if data is None else data
+    # A plain value. None is data, too: null.
+    return outcome, value
 
 
 def sendable(text: str | None) -> str | None:
-    """A text without half characters, which no wire takes."""
+    """Return the text with lone surrogates replaced, which can't be encoded."""
     return text.encode("utf-8", "replace").decode() if text is not None else None
 
 
 def _all_sendable(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple([sendable(text) or "" for text in texts])
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,32 +1,43 @@
-"""What a tool returned, in the two forms that the rest of the house works with.
+"""What a tool returned, in the form that the rest of the package works with.
 
-Strategy: everything becomes a JSON document or a list of content blocks, as bytes, once. Python values are
-encoded by msgspec (pydantic models by themselves); a small dictionary is encoded member by member, which
-costs the same and saves taking it apart again. Bytes are taken as JSON, a string as text, a list as content
-blocks only if each of its items is one beyond doubt.
+Strategy: every value becomes a JSON document, a list of content blocks or plain text, as bytes, once. Python
+values are encoded by msgspec (pydantic models encode themselves); a small dictionary is encoded member by
+member, which costs the same and saves parsing it again. Bytes are read as JSON, a string as text, and a list as
+content blocks only if every item clearly is one.
 """
 
 from __future__ import annotations
 
 import codecs
+import os
+import string
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
 import msgspec
 
-from .faults import JSONError
-from .jsontree import Buffer, Node, TooDeep, encode, from_members, kind_of, parse, sniff
-from .page import Page
-from .spelling import respelled
-from .text import unescaped
+from .fit.pages import Page
+from .jsontext.document import (
+    Buffer,
+    Node,
+    TooDeep,
+    encode,
+    from_members,
+    kind_of,
+    parse,
+    respelled,
+    sniff,
+    unescaped,
+)
+from .jsontext.errors import JSONError, check_utf8
 
 As = Literal["auto", "json", "text", "blocks"]
 
 _SAMPLE: Final = 1 << 14
 _FEW_MEMBERS: Final = 64
 _WORTH_COMPARING: Final = 1 << 23
-# Most members of a dictionary: there is no number in them that could be spelled in two ways.
+# The types of most members: they contain no number that could be spelled in two ways.
 _NO_FLOATS: Final = frozenset({str, int, bool, type(None)})
 
 # The fields that make a dictionary a content block of that type.
@@ -39,27 +50,32 @@ _BLOCK_FIELDS: Final[dict[str, dict[str, type]]] = {
 }
 
 
+# What handles are made of.
+_ALPHABET: Final = string.ascii_letters + string.digits
+_LETTERS: Final = 22
+
+
 class PayloadError(ValueError):
-    """The payload cannot be put on the wire. Says what is wrong and what would work."""
+    """The payload can't be sent. The message says what is wrong and what would work."""
 
 
 class Payload(msgspec.Struct, frozen=True, gc=False):
-    """Either a document (`node`), or content blocks, each as its JSON bytes, or plain text.
+    """A document (`node`), content blocks, each as its JSON bytes, or plain text.
 
-    A whole result may have both: blocks, and a document that says something else or more.
-
-    `source` is the document's own spelling, if it came as bytes. A `page` of a stored payload stands alone."""
+    A whole result may have both blocks and a document, if they differ in content. `source` is the document's
+    original spelling, if it came as bytes. A `page` of a stored payload comes alone.
+    """
 
     node: Node | None = None
     blocks: tuple[Buffer, ...] | None = None
     text: bytes | None = None
     source: bytes | None = None
     page: Page | None = None
-    # Only the beginning of the document is here; the rest was stored while it came in.
+    # Whether only the beginning of the document is here, and the rest was stored as it came in.
     partial: bool = False
 
     def as_node(self) -> Node:
-        """The payload as one JSON value, for a dialect that puts it into a member of its own."""
+        """Return the payload as one JSON value, for dialects that put it into a member."""
         if self.node is not None:
             return self.node
         if self.text is not None:
@@ -71,12 +87,12 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
         return self.node is None and self.blocks is None and self.text is None and self.page is None
 
     def original(self) -> bytes:
-        """The document as it came, its whitespace included."""
+        """Return the document as it came, including its whitespace."""
         assert self.node is not None
         return bytes(self.node.raw) if self.source is None else self.source
 
     def sample(self) -> bytes:
-        """Some of it, to judge the whole by; whole characters only."""
+        """Return a part, in whole characters, that represents the whole."""
         if self.node is not None:
             head = bytes(memoryview(self.node.raw)[:_SAMPLE])
         else:
@@ -86,7 +102,7 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """Bytes, before any cut."""
+        """The size in bytes, before any cut."""
         if self.page is not None:
             return self.page.size
         blocks = sum(map(len, self.blocks or ()))
@@ -95,8 +111,60 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
         return len(self.text) if self.text is not None else blocks
 
 
+def new_handle() -> str:
+    """Return 130 random bits as letters and digits, which need no quotes and can't look like an option."""
+    number = int.from_bytes(os.urandom(24), "big")
+    letters: list[str] = []
+    for _ in range(_LETTERS):
+        number, letter = divmod(number, len(_ALPHABET))
+        letters.append(_ALPHABET[letter])
+    return "".join(letters)
+
+
+class Result(msgspec.Struct, frozen=True, gc=False):
+    """A tool's result in its wire form: the JSON of each content block, and of `structuredContent`.
+
+    If `opaque`, it isn't a result as the protocol defines it, and `content` holds all of it as one item.
+    """
+
+    content: Sequence[Buffer]
+    structured: Buffer | None = None
+    is_error: bool = False
+    opaque: bool = False
+
+    @property
+    def size(self) -> int:
+        """The bytes of the larger lane."""
+        return max(sum(map(len, self.content)) + len(self.content) + 1, len(self.structured or b""))
+
+    def lanes(self) -> tuple[bytes, ...]:
+        """Return the exact texts that are measured."""
+        text = b"[%b]" % b",".join(self.content)
+        return (text,) if self.structured is None else (text, bytes(self.structured))
+
+    def as_utf8(self) -> Result:
+        """Return the result with invalid UTF-8 replaced, since clients couldn't decode it."""
+        parts = [*self.content, *([] if self.structured is None else [self.structured])]
+        if all(map(_is_utf8, parts)):
+            return self
+        fixed = [bytes(part).decode("utf-8", "replace").encode() for part in parts]
+        structured = None if self.structured is None else fixed.pop()
+        return Result(fixed, structured, self.is_error, self.opaque)
+
+
+def _is_utf8(raw: Buffer) -> bool:
+    text = bytes(raw)
+    if text.isascii():
+        return True
+    try:
+        check_utf8(text)
+    except JSONError:
+        return False
+    return True
+
+
 def read_result(content: Sequence[Buffer], structured: Buffer | None) -> Payload:
-    """The two lanes of a result. Text that only repeats the structure is not kept besides it."""
+    """Return the payload of a result's two lanes. Content that only repeats the structure is dropped."""
     if structured is None:
         return Payload(blocks=tuple(content))
     source = bytes(structured)
@@ -112,7 +180,7 @@ class _TextBlock(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _repeats(content: Sequence[Buffer], node: Node) -> bool:
-    """Whether the content only says the structure again: as one text, its `result`, or a text for each item."""
+    """Whether the content only repeats the structure: as one text, as its `result`, or as one text per item."""
     if not content:
         return True
     if sum(map(len, content)) < node.size // 2:
@@ -122,16 +190,16 @@ def _repeats(content: Sequence[Buffer], node: Node) -> bool:
         members = node.members() if node.kind == "object" else []
         values = [node] if len(members) != 1 else [node, node.child(0)]
         if len(texts) == 1:
-            # A text that is no JSON should stay a text, also where the structure has it as a string.
-            return any(_says(texts[0], value.raw, bare=False) for value in values)
+            # A text that isn't JSON stays a text, even if the structure has it as a string.
+            return any(_spells(texts[0], value.raw, bare=False) for value in values)
         lists = [value for value in values if value.kind == "array" and value.total() == len(texts)]
-        return any(all(map(_says, texts, value.all_items())) for value in lists)
+        return any(all(map(_spells, texts, value.all_items())) for value in lists)
     except (msgspec.MsgspecError, TooDeep, RecursionError, UnicodeError, ValueError):
         return False
 
 
-def _says(written: bytes, raw: Buffer, bare: bool = True) -> bool:
-    """Whether a text is how a value is written; `bare` tells that a string needs no quotes for it."""
+def _spells(written: bytes, raw: Buffer, bare: bool = True) -> bool:
+    """Whether a text spells a value; with `bare`, a string may come without its quotes."""
     root = sniff(written)
     if (written if root is None else root.raw) == raw:
         return True
@@ -139,11 +207,11 @@ def _says(written: bytes, raw: Buffer, bare: bool = True) -> bool:
     if bare and kind_of(raw) == "string" and unescaped(raw) == written:
         return True
     if len(raw) > _WORTH_COMPARING:
-        # As Python's objects it would take many times the memory; kept twice, it takes twice.
+        # Decoding it would take many times its memory; keeping both copies takes only twice.
         return False
     try:
         value = msgspec.json.decode(raw)
-        # The same may be spelled in another way: 1.0 and 1, or escapes.
+        # The same value may be spelled differently: 1.0 and 1, or with escapes.
         return bool(msgspec.json.decode(written) == value)
     except msgspec.DecodeError:
         return False
@@ -178,13 +246,13 @@ def _member(value: Any) -> bytes:
 
 
 def checked(raw: bytes) -> msgspec.Raw:
-    """JSON that somebody else wrote, known to be JSON."""
+    """Return JSON from elsewhere, after checking that it is valid."""
     parse(raw)
     return msgspec.Raw(raw)
 
 
 def to_json(value: Any) -> bytes:
-    """A Python value as JSON; PayloadError names what cannot be one."""
+    """Return a Python value as JSON; PayloadError names what has no JSON form."""
     try:
         raw = _ENCODER.encode(value)
         return raw if type(value) in _NO_FLOATS else respelled(raw)
@@ -194,25 +262,23 @@ def to_json(value: Any) -> bytes:
         raise
     except UnicodeEncodeError as error:
         raise PayloadError(
-            f"the payload holds a lone surrogate (half a character) at position {error.start} of a text; "
+            f"the payload holds a lone surrogate (half a character) at position {error.start} of a string; "
             "replace it, for example with text.encode('utf-8', 'replace').decode()"
         ) from None
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise PayloadError(f"the payload cannot be written as JSON: {error}") from None
     except Exception as error:
-        # Properties and generators are the author's code, and anything may come out of it.
-        raise PayloadError(
-            f"the payload cannot be read: {type(error).__name__} while it was written"
-        ) from error
+        # Properties and generators run the author's code, which may raise anything.
+        raise PayloadError(f"the payload cannot be encoded: it raised {type(error).__name__}") from error
 
 
 def _foreign(value: Any) -> Any:
-    """Types that msgspec does not know: by what they can do, so that none of their libraries is imported."""
+    """Convert types that msgspec doesn't know by what they can do, so that their libraries needn't be imported."""
     if hasattr(value, "model_dump_json"):
         return checked(value.model_dump_json(by_alias=True).encode())
     plain: type[Any]
     for plain in (str, bytes, int, float):
-        # A subclass says more than JSON can; what it is at heart stays.
+        # JSON has no subclasses, so encode the plain value.
         if isinstance(value, plain):
             return plain(value)
     if isinstance(value, PurePath):
@@ -224,8 +290,8 @@ def _foreign(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, tuple | frozenset):
-        # msgspec writes these itself, so it asks for one that stands where a key should be.
-        raise TypeError(f"a key must be a text or a number, not a {type(value).__name__}")
+        # msgspec encodes these itself, so it only asks about one that is used as a key.
+        raise TypeError(f"a key must be a string or a number, not a {type(value).__name__}")
     if isinstance(value, range | Sequence) or hasattr(value, "__next__"):
         return list(value)
     raise TypeError(
@@ -267,7 +333,7 @@ def _is_block(item: Any) -> bool:
         kind = getattr(item, "type", None)
         return isinstance(kind, str) and kind in _BLOCK_FIELDS and hasattr(item, "model_dump_json")
     except Exception:
-        # Whatever raises when it is looked at is no block.
+        # An object that raises when it is inspected isn't a block.
         return False
 
 
@@ -285,9 +351,11 @@ def _block(block: Any) -> Buffer:
     if isinstance(block, bytes | msgspec.Raw):
         node = parse(bytes(block))
         if node.kind != "object":
-            raise PayloadError(f"a content block is an object with a `type`, not of the kind {node.kind}")
+            raise PayloadError(
+                f"a content block is an object with a `type`, got a JSON value of type {node.kind}"
+            )
         return node.raw
     if hasattr(block, "model_dump_json"):
-        # The wire form has no nulls for what is absent.
+        # The wire form omits absent fields instead of setting them to null.
         return bytes(block.model_dump_json(by_alias=True, exclude_none=True), "utf-8")
     return to_json(block)

@@ -1,12 +1,11 @@
-r"""Secrets taken out of string values, before anything is measured or stored.
+r"""Masks secrets in string values, before anything is measured or stored.
 
-Strategy: almost every payload is clean, so the clean case has to be nearly free. Each pattern has triggers,
-looser expressions of which one is true of the raw JSON wherever the pattern is true of a decoded value. The
-triggers are run by the linear-time engine inside jsonschema-rs (a validator whose only rule is "one of these
-patterns occurs"), which reads gigabytes a second; a clean document is returned as the same object. Where a
-trigger is true, the place is narrowed by halving, the string values around it are found by counting quotes,
-and only these are decoded, looked at by `re` and, if changed, written again. Everything else keeps its bytes.
-An escape that could hide a letter (`\u0041`) is a trigger too, so spelling is no hiding place.
+Strategy: almost every payload is clean, so the clean case must be nearly free. Each pattern has triggers:
+looser expressions, one of which matches the raw JSON wherever the pattern matches a decoded value. The triggers
+form one `re2.Set`, which scans close to a gigabyte per second; a clean document is returned as the same object.
+Where a trigger matches, the place is narrowed down by halving, the string values around it are found by
+counting quotes, and only these are decoded, searched by `re` and, if changed, encoded again. Everything else
+keeps its bytes. An escape that could hide a letter (`\u0041`) is a trigger, too.
 """
 
 from __future__ import annotations
@@ -15,34 +14,39 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from dataclasses import fields
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import jsonschema_rs
+import msgspec
+import re2  # type: ignore[import-untyped]
+from msgspec.structs import replace
 
-from .jsontree import Buffer, sniff
+from .codes import Problem
+from .jsontext.document import Buffer, sniff
+from .outcome import Outcome, UpgradeHint
+from .payload import Payload, read_payload, to_json
 from .secrets import BUILT_IN, CREDENTIAL, PATH, PLAIN, SENSITIVE_KEYS, TRIGGERS
 
 Scan: TypeAlias = Callable[[str], bool]
 
-_CHUNK: Final = 1 << 16  # what is scanned at once
-_BRIEF: Final = 1 << 12  # what is scanned by one expression
+_CHUNK: Final = 1 << 16  # scanned at once
 _LEAF: Final = 1 << 11  # where halving stops
 _OVERLAP: Final = 1 << 10  # no trigger is longer
 _REACH: Final = 1 << 15  # no built-in match is longer
 _MARGIN: Final = 1 << 9  # no built-in match starts farther before its trigger
-_INNER: Final = 8  # JSON in a string in JSON, so many times
+_INNER: Final = 8  # how many levels of JSON in strings are searched
 
 _MARK: Final = re.compile(r"\[redacted:[A-Za-z0-9_.-]{1,64}\]")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _STRING: Final = re.compile(rb'("[^"]*")(?:[ \t\r\n]*:[ \t\r\n]*)?')  # in bytes without escaped quotes
-# Escapes that may stand for a character of a trigger, or for a letter that folds to i, k or s.
+# Escapes of characters that occur in triggers, or of letters that fold to i, k or s.
 _HIDING: Final = r"\\u(?:00[2-7]|013[01]|017[fF]|212[aA])"
 
 
 class BadPattern(ValueError):
-    """A pattern that cannot be used. Says which, where and why."""
+    """A pattern that can't be used. The message says which one, where and why."""
 
 
 class _Pattern(NamedTuple):
@@ -62,7 +66,7 @@ class _Pattern(NamedTuple):
         if self.scan is None or not self.built_in:
             yield from self.regex.finditer(text)
             return
-        # In a long text `re` reads only around the triggers; it is a hundred times slower than the scan.
+        # In a long text, use `re` only around the triggers: it is a hundred times slower than the scan.
         done = 0
         for low in range(0, len(text), _CHUNK):
             high = low + _CHUNK + _OVERLAP
@@ -81,7 +85,7 @@ class _Pattern(NamedTuple):
             for low, high in marks:
                 if low <= start and end <= high:
                     end = start
-                elif low < end and start < high:  # a mark is taken whole or left alone, never cut
+                elif low < end and start < high:  # a mark is replaced whole or left alone, never cut
                     start, end = min(start, low), max(end, high)
             if copied <= start < end:
                 found[self.name] += 1
@@ -91,52 +95,47 @@ class _Pattern(NamedTuple):
 
 
 class Redactor:
-    r"""Replaces what the patterns find by `[redacted:NAME]`, and counts it.
+    r"""Replaces what the patterns match with `[redacted:NAME]`, and counts the replacements.
 
-    `patterns` maps names to expressions for `re`; to add to the built-in ones, say
-    `Redactor({**BUILT_IN, "ticket": r"TICKET-\d{6}"})`. If a pattern has groups whose names start with
-    `secret`, only what they match is replaced. `keys` tells which keys have values that are secrets
-    whatever they look like; None turns that off."""
+    `patterns` maps names to expressions for `re`; to add to the built-in ones, use
+    `Redactor({**BUILT_IN, "ticket": r"TICKET-\d{6}"})`. If a pattern has groups whose names start with `secret`,
+    only what they match is replaced. `keys` matches the keys whose values are secrets whatever they look like;
+    None turns that off.
+    """
 
     def __init__(self, patterns: Mapping[str, str] = BUILT_IN, *, keys: str | None = SENSITIVE_KEYS) -> None:
         self._patterns = [_compile(name, pattern) for name, pattern in patterns.items()]
-        # Without a trigger there is no short cut: every value is looked at.
+        # Patterns without a trigger have to be tried on every value.
         self._blind = [pattern for pattern in self._patterns if pattern.scan is None]
         triggers = [trigger for pattern in self._patterns for trigger in pattern.triggers]
         self._keys: re.Pattern[str] | None = None
         self._everywhere = bool(self._blind)
         if keys is not None:
-            telling = _compile("keys", keys)
-            self._keys = telling.regex
-            self._everywhere |= telling.scan is None
-            triggers += telling.triggers
-        self._triggers = [*triggers, _HIDING]
-        self._scan = _scanner(self._triggers)
+            sensitive = _compile("keys", keys)
+            self._keys = sensitive.regex
+            self._everywhere |= sensitive.scan is None
+            triggers += sensitive.triggers
+        self._scan = _scanner([*triggers, _HIDING])
 
     def redact_text(self, text: str) -> tuple[str, Counter[str]]:
-        """The text without its secrets, and how many of each kind there were. JSON is treated as JSON."""
+        """Return the text with its secrets masked, and how many of each kind. JSON is treated as JSON."""
         found: Counter[str] = Counter()
         return self._text(text, found, 0), found
 
     def redact_json(self, raw: bytes) -> tuple[bytes, Counter[str]]:
-        """The same for a valid JSON document. One without secrets is returned as it is, the same object."""
+        """Do the same for a valid JSON document. One without secrets is returned as the same object."""
         found: Counter[str] = Counter()
         return self._document(raw, found, 0), found
 
     def may_find(self, raw: Buffer) -> bool:
-        """Whether a closer look at a valid JSON document is worth it: without one, there is no secret in it."""
+        """Whether a valid JSON document may contain secrets; if not, it needn't be searched."""
         if len(raw) <= _CHUNK:
             return self.may_find_in(str(raw, "utf-8", "replace"))
         return next(self._places(raw), None) is not None
 
     def may_find_in(self, text: str) -> bool:
-        """The same for a document that is a text already, and not long."""
-        return self._everywhere or (self._brief(text) if len(text) <= _BRIEF else self._scan(text))
-
-    @cached_property
-    def _brief(self) -> Scan:
-        """For short texts: one expression is slower, but a call finds far less of it missing in the caches."""
-        return _validator([("|".join(f"(?:{trigger})" for trigger in dict.fromkeys(self._triggers)))])
+        """Do the same for a short document that is already a string."""
+        return self._everywhere or self._scan(text)
 
     def _document(self, raw: bytes, found: Counter[str], depth: int) -> bytes:
         strings: _Strings | None = None
@@ -158,7 +157,7 @@ class Redactor:
         return b"".join([*parts, raw[copied:]]) if parts else raw
 
     def _places(self, raw: Buffer) -> Iterator[tuple[int, int]]:
-        """Where there may be something, in order and narrowed down."""
+        """Yield the ranges that may contain secrets, in order and narrowed down."""
         if self._everywhere:
             yield 0, len(raw)
             return
@@ -187,7 +186,7 @@ class Redactor:
     def _is_secret(self, key: str, text: str) -> bool:
         if self._keys is None or not self._keys.search(key) or PLAIN.match(text):
             return False
-        # The working directory has the name of a password.
+        # `PWD` is also the name of the working directory.
         return not (key.lower() in ("pwd", "oldpwd") and PATH.match(text))
 
     def _text(self, text: str, found: Counter[str], depth: int) -> str:
@@ -198,8 +197,8 @@ class Redactor:
             clean = self._document(inner, found, depth + 1)
             return text if clean is inner else clean.decode()
         patterns = self._patterns if suspicious else self._blind
-        # Until nothing changes: what one pattern replaces may show the next one more. Each turn leaves
-        # less text outside of marks, so it ends; and a second call finds nothing to do.
+        # Repeat until nothing changes, because one replacement may expose a match for another pattern. Each
+        # round leaves less text outside of marks, so this ends; and redacting again changes nothing.
         while True:
             before = text
             for pattern in [p for p in patterns if p.scan is None or _scan_any(p.scan, text)]:
@@ -210,15 +209,15 @@ class Redactor:
 
 
 class _Strings:
-    """The strings of a JSON document, found from any place in it without reading it from the start."""
+    """The strings of a JSON document, found from any position without parsing it from the start."""
 
     def __init__(self, raw: bytes) -> None:
-        # Of the same length, and with no quotes left but those that open and close strings.
+        # The same length, but the only quotes left are those around strings.
         self._bare = raw.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in raw else raw
         self._at = self._quotes = 0
 
     def values(self, low: int, high: int) -> Iterator[tuple[tuple[int, int] | None, int, int]]:
-        """The strings that are values and touch [low, high): key, start, end. Calls go forward only."""
+        """Yield key, start and end of the string values that touch [low, high). Calls must go forward."""
         bare = self._bare
         self._quotes += bare.count(b'"', self._at, low)
         self._at = low
@@ -238,7 +237,7 @@ class _Strings:
                 key = start, end, match.end()
 
     def _key(self, start: int) -> tuple[int, int, int] | None:
-        """The key before the value that starts here: start, end, and where the value starts."""
+        """Return the start and end of the key of the value that starts here, and where the value starts."""
         at = start - 1
         while at >= 0 and self._bare[at] in b" \t\r\n":
             at -= 1
@@ -252,7 +251,7 @@ class _Strings:
 def _compile(name: str, pattern: str) -> _Pattern:
     where = f"redaction pattern {name!r}"
     if not _NAME.fullmatch(name):
-        raise BadPattern(f"{where}: a name is made of letters, digits, '_', '-' and '.'")
+        raise BadPattern(f"{where}: a name consists of letters, digits, '_', '-' and '.'")
     if known := TRIGGERS.get(pattern):
         return _Pattern(name, re.compile(pattern, re.ASCII | re.MULTILINE), known, _scanner(known), True)
     try:
@@ -262,12 +261,12 @@ def _compile(name: str, pattern: str) -> _Pattern:
         at = "" if position is None else f" at position {position}"
         raise BadPattern(f"{where}: {getattr(error, 'msg', error)}{at}: {pattern!r}") from None
     if regex.search(""):
-        raise BadPattern(f"{where} matches the empty text, so everywhere: {pattern!r}")
-    # The parser of `re` has no public name; what it returns has been the same for twenty years.
+        raise BadPattern(f"{where} matches the empty string, and so everywhere: {pattern!r}")
+    # The parser of `re` is private, but what it returns has been the same for twenty years.
     tree = import_module("re._parser").parse(pattern)
     if _nested(tree):
         raise BadPattern(
-            f"{where} repeats without end inside a repetition, which can take forever; "
+            f"{where} has an unbounded repetition inside another one, which can take forever; "
             f"bound one of them ({{1,40}}) or make it possessive (++, *+): {pattern!r}"
         )
     triggers = _triggers(pattern, _literals(tree))
@@ -283,7 +282,7 @@ def _subtrees(value: Any) -> Iterator[Any]:
 
 
 def _nested(tree: Any, inside: bool = False) -> bool:
-    """Whether a repetition without end stands in another one and can be entered again, as in `(a+)+`."""
+    """Whether an unbounded repetition is inside another one and can be entered again, as in `(a+)+`."""
     for op, value in tree:
         kind = str(op)
         within = inside and kind in ("SUBPATTERN", "BRANCH", "GROUPREF_EXISTS")
@@ -298,12 +297,12 @@ def _nested(tree: Any, inside: bool = False) -> bool:
 
 
 def _literals(tree: Any) -> set[str]:
-    """One of these is in every match: the choice whose shortest member is longest, or nothing."""
+    """Return literals of which every match contains one: the set whose shortest member is longest, if any."""
     choices: list[set[str]] = []
     run = ""
     for op, value in [*tree, (None, None)]:
         kind = str(op)
-        # Characters that JSON may write in another way end a run.
+        # Characters that JSON may escape end a run.
         if kind == "LITERAL" and 0x20 <= value < 0x7F and chr(value) not in '"\\/':
             run += chr(value)
             continue
@@ -319,7 +318,7 @@ def _literals(tree: Any) -> set[str]:
 def _triggers(pattern: str, literals: set[str]) -> tuple[str, ...]:
     escaped = ["".join(c if c.isalnum() else f"\\x{ord(c):02x}" for c in text) for text in sorted(literals)]
     if literals and re.search(r"\(\?[a-zA-Z]*i", pattern):
-        # `re` folds two more letters to an i than the engine does.
+        # Unlike RE2, `re` folds two more letters to an i.
         spelled = "|".join(
             text.replace("i", "[i\u0130\u0131]").replace("I", "[i\u0130\u0131]") for text in escaped
         )
@@ -328,19 +327,15 @@ def _triggers(pattern: str, literals: set[str]) -> tuple[str, ...]:
 
 
 def _scanner(triggers: Iterable[str]) -> Scan:
-    """Whether any trigger is true of a text. Those that begin with a literal are joined: the engine then
-    looks for all the beginnings at once, two dozen at best. Joined with the others they would lose that."""
-    plain: list[str] = []
-    others: list[str] = []
+    """Return a function that says whether any trigger matches a text, in one linear pass."""
+    options = re2.Options()
+    options.never_capture = True
+    triggers_set = re2.Set.SearchSet(options)
     for trigger in dict.fromkeys(triggers):
-        (others if trigger.startswith(("(?i:", "\\", "/", ":", "SK")) else plain).append(trigger)
-    return _validator(["|".join(half) for half in (plain[::2], plain[1::2]) if half] + others)
-
-
-def _validator(patterns: Iterable[str]) -> Scan:
-    schema = {"anyOf": [{"pattern": pattern} for pattern in patterns]}
-    validator = jsonschema_rs.validator_for(schema, pattern_options=jsonschema_rs.RegexOptions())
-    return validator.is_valid
+        triggers_set.Add(trigger)
+    triggers_set.Compile()
+    match = triggers_set.Match
+    return lambda text: bool(match(text))
 
 
 def _scan_any(scan: Scan, text: str) -> bool:
@@ -361,7 +356,7 @@ def _json_inside(text: str) -> bytes | None:
 
 
 def _decode(raw: bytes) -> str:
-    # Not msgspec: half a surrogate pair is legal here, and must come out as it went in.
+    # Not with msgspec: half a surrogate pair is legal here, and must come out as it went in.
     return json.loads(raw) if b"\\" in raw else raw[1:-1].decode()
 
 
@@ -370,3 +365,76 @@ def _encode(text: str) -> bytes:
         return json.dumps(text, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return json.dumps(text).encode()
+
+
+# The masked value no longer conforms to the output schema: the structure can't be sent, but the text can.
+REDACTED: Final = Problem(
+    "RESULT_REDACTED",
+    "A secret was masked in a field whose format the output schema defines, so there is no structured result.",
+    "Read the text; masked values are marked there.",
+)
+
+
+@lru_cache(32)
+def redactor(patterns: tuple[tuple[str, str], ...] = ()) -> Redactor:
+    """Return the redactor for the built-in patterns and these; it is cached."""
+    return Redactor({**BUILT_IN, **dict(patterns)})
+
+
+def redact_payload(payload: Payload, using: Redactor, found: Counter[str]) -> Payload:
+    """Return the payload with its secrets masked, and count them by pattern in `found`."""
+    if payload.partial:
+        # It was masked when it was stored.
+        return payload
+    if payload.node is not None:
+        original = payload.original()
+        text, secrets = using.redact_json(original)
+        found.update(secrets)
+        same = text is original or not secrets
+        if payload.blocks is None:
+            return payload if same else read_payload(text, "json")
+        document = payload if same else read_payload(text, "json")
+        blocks = tuple([_redact_block(block, using, found) for block in payload.blocks])
+        return Payload(node=document.node, source=document.source, blocks=blocks)
+    if payload.text is not None:
+        clean, secrets = using.redact_text(payload.text.decode())
+        found.update(secrets)
+        return payload if not secrets else Payload(text=clean.encode())
+    if payload.blocks is None:
+        return payload
+    return Payload(blocks=tuple([_redact_block(block, using, found) for block in payload.blocks]))
+
+
+def _redact_block(block: Buffer, using: Redactor, found: Counter[str]) -> Buffer:
+    if not using.may_find(block):
+        # The usual case, and worth a shortcut, since a block may be large.
+        return block
+    text, secrets = using.redact_json(bytes(block))
+    found.update(secrets)
+    return text if secrets else block
+
+
+def redact_outcome(outcome: Outcome, using: Redactor, found: Counter[str]) -> Outcome:
+    """Return the outcome with the secrets in its texts masked."""
+
+    def masked(value: Any) -> Any:
+        if isinstance(value, str):
+            clean, secrets = using.redact_text(value)
+            found.update(secrets)
+            return clean
+        if isinstance(value, tuple):
+            return tuple([masked(item) for item in value])
+        if isinstance(value, Problem | UpgradeHint):
+            return type(value)(*[masked(getattr(value, each.name)) for each in fields(value)])
+        if isinstance(value, Mapping) and value:
+            raw, secrets = using.redact_json(to_json(value))
+            found.update(secrets)
+            return msgspec.json.decode(raw) if secrets else value
+        return value
+
+    changes = {
+        name: masked(getattr(outcome, name))
+        for name in outcome.__struct_fields__
+        if name not in ("cuts", "rank")
+    }
+    return replace(outcome, **changes)

@@ -1,13 +1,13 @@
 r"""What may be shown of a text: no traceback, no source code, no absolute path.
 
-Strategy: two passes, each linear in the text. The first goes line by line and takes out stack traces and
-whatever looks like source, and leaves a short mark. The second looks for absolute paths in what is left and
-shows each relative to the root, or by its last component alone. When in doubt the text goes: a message that
-lost a word is a nuisance, one that tells the layout of somebody's disk is a leak. Every repetition in the
-expressions is bounded or can be read in one way only, so hostile text costs no more than any other.
+Strategy: two passes, each linear in the text. The first goes line by line, removes stack traces and whatever looks
+like source, and leaves a short mark. The second finds absolute paths in the rest and shows each relative to the
+root, or by its last component alone. When in doubt, the text goes: a message that lost a word is a nuisance, but
+one that reveals the layout of somebody's disk is a leak. Every repetition in the expressions is bounded or can
+match in only one way, so hostile text costs no more than any other.
 
-What begins with a slash stays if it is a value that the client itself passed (`known`), one segment without a
-dot (`/items`, `/health`), or a JSON pointer with an index (`/items/0/name`), unless it opens with a directory
+What begins with a slash stays if it is a value that the client itself passed (`known`), one segment without a dot
+(`/items`, `/health`), or a JSON pointer with an index (`/items/0/name`), unless its first segment is a directory
 that file systems have (`/home`, `/tmp`). Other slashes stay: `3/4`, `text/plain`, `src/a.py`, `https://host/a`.
 """
 
@@ -16,16 +16,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from typing import Any, Final
 
 LIMIT: Final = 500
-# For what an author wrote to be read by the caller.
+# For what an author wrote for the caller.
 SAID: Final = 4000
 TRACEBACK: Final = "[traceback removed]"
 CODE: Final = "[code removed]"
 PATH: Final = "[path]"
 
-# Longer texts are read up to here: what follows could not be shown anyway.
+# Longer texts are read up to here: the rest could not be shown anyway.
 _READ: Final = 65_536
 _KNOWN: Final = 64
 _NODES: Final = 10_000
@@ -39,7 +40,7 @@ _ROOT_NAMES: Final = (
 )
 _ROOTS: Final = frozenset(_ROOT_NAMES.split())
 
-# Colours of a terminal, control characters, and marks that turn the direction of text.
+# Terminal colours, control characters, and marks that change the direction of text.
 _UNSEEN = (
     r"\x1b\[[0-9;?]{0,32}[A-Za-z]|[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]"
     r"|[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
@@ -71,9 +72,9 @@ _INLINE = (
     r"|#include\s*[<\"]|\)\s*->\s*[\w\[\]., ]{1,80}:|\)\s*(?:=>\s*)?\{"
 )
 
-# One character of a path that no quotes enclose. A colon ends it before a line number or the next path.
+# One character of an unquoted path. A colon before a line number or another path ends it.
 _CHAR = r"(?:[^\s\"'`<>|:]|:(?![/\d\s]|$)|(?<=\w)'(?=\w))"
-# Directories with spaces: words that lead straight to another separator belong to the path before them.
+# Directories with spaces: words followed by another separator belong to the path before them.
 _WORD = r"[ ][^\s/\\\"'`<>|:,;=~()\[\]{}]{1,40}"
 _MORE = rf"(?P<more_%s>(?:(?<![,;:.!?)\]}}])(?:{_WORD}){{1,3}}[/\\]{_CHAR}{{0,256}}){{0,4}})"
 _ABSOLUTE = r"(?:file:|~[\w.-]{0,64}[/\\]|[A-Za-z]:[\\/]|\\\\|\\?/)"
@@ -92,9 +93,9 @@ _compiled = cache(re.compile)
 
 
 def scrub(text: str, root: str | None = None, limit: int = LIMIT, known: Collection[str] = ()) -> str:
-    """The text as it may be shown, in at most `limit` characters.
+    """Return the text as it may be shown, in at most `limit` characters.
 
-    `known` are values that the client itself passed: a path among them may be said back to it.
+    `known` are values that the client itself passed: a path among them may be repeated to it.
     """
     text = text[: max(_READ, 2 * limit)].replace("\r\n", "\n")
     # A lone surrogate could not be encoded.
@@ -107,14 +108,14 @@ def scrub(text: str, root: str | None = None, limit: int = LIMIT, known: Collect
 
 
 def scrub_line(text: str, root: str | None = None, limit: int = LIMIT, known: Collection[str] = ()) -> str:
-    """The first line alone. The lines after it are where exceptions put excerpts; "" if nothing can be shown."""
+    """Return only the first line, "" if nothing can be shown. Exceptions put excerpts into the lines after it."""
     line = scrub(text, root, 2 * limit + _READ, known).partition("\n")[0]
     line = line if len(line) <= limit else f"{line[: limit - 1]}…"
     return "" if not line.replace(TRACEBACK, "").replace(CODE, "").strip(" :-") else line
 
 
 def show_path(path: str, root: str | None = None, known: Collection[str] = ()) -> str:
-    """One path, which is known to be one; "" for what cannot be a path, such as a whole source text."""
+    """Return a path as it may be shown; "" for what cannot be a path, such as a whole source text."""
     if path in known and path.isprintable():
         return path
     shown = _short(path, root) if _compiled(_ABSOLUTE).match(path) else path
@@ -124,7 +125,7 @@ def show_path(path: str, root: str | None = None, known: Collection[str] = ()) -
 def scrub_details(
     value: Any, root: str | None = None, limit: int = 4 * LIMIT, known: Collection[str] = ()
 ) -> Any:
-    """The same for JSON-like values. What isn't JSON is named by its type: its `repr` could hold anything."""
+    """Return a JSON-like value as it may be shown. Others are named by their type: a `repr` could hold anything."""
     left = iter(range(_NODES))
 
     def visit(value: Any, depth: int) -> Any:
@@ -137,7 +138,7 @@ def scrub_details(
         if isinstance(value, Mapping):
             return dict(members(value, depth))
         if isinstance(value, list | tuple | set | frozenset):
-            return [visit(item, depth + 1) for item in _first(value)]
+            return [visit(item, depth + 1) for item in islice(value, _NODES)]
         if isinstance(value, bytes | bytearray | memoryview):
             return f"[{len(value)} bytes]"
         if hasattr(value, "__fspath__"):
@@ -145,7 +146,7 @@ def scrub_details(
         return f"[{type(value).__name__}]"
 
     def members(value: Mapping[Any, Any], depth: int) -> Iterator[tuple[str, Any]]:
-        for key in _first(value):
+        for key in islice(value, _NODES):
             name = scrub(key, root, LIMIT, known) if isinstance(key, str) else visit(key, _DEPTH)
             if isinstance(key, str) and key.lower() in _NEVER:
                 yield name, CODE if key.lower() == "snippet" else TRACEBACK
@@ -156,12 +157,12 @@ def scrub_details(
 
 
 def given(arguments: Any) -> frozenset[str]:
-    """The strings in a call's arguments, for `known`."""
+    """Return the strings in a call's arguments, for `known`."""
     found: set[str] = set()
     waiting = [arguments]
-    for _ in range(_NODES):
-        if not waiting:
-            break
+    budget = _NODES
+    while waiting and budget:
+        budget -= 1
         value = waiting.pop()
         if isinstance(value, str):
             found.add(value)
@@ -172,11 +173,6 @@ def given(arguments: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-def _first(values: Collection[Any]) -> Iterator[Any]:
-    for _, value in zip(range(_NODES), values, strict=False):
-        yield value
-
-
 # Stack traces and source
 
 
@@ -184,15 +180,14 @@ def _without_traces(lines: list[str]) -> list[str]:
     kept: list[str] = []
 
     def drop(mark: str, before: str = "") -> None:
-        text = f"{before.rstrip()} {mark}".lstrip()
-        # One mark for a run of lines.
+        # A run of removed lines gets one mark.
         if before.strip() or not kept or not kept[-1].endswith((TRACEBACK, CODE)):
-            kept.append(text)
+            kept.append(f"{before.rstrip()} {mark}".lstrip())
 
     fenced = in_frame = False
     for line in lines:
         if trace := _compiled(_REST_IS_TRACE).search(line):
-            # Where a traceback ends can't be told: its last line is a message of any number of lines.
+            # There is no telling where a traceback ends: the message at its end may have any number of lines.
             drop(TRACEBACK, _without_code(line[: trace.start()]))
             break
         bare = line.strip()
@@ -208,7 +203,7 @@ def _without_traces(lines: list[str]) -> list[str]:
         elif in_frame and (not bare or line[0] == " "):
             continue
         elif _compiled(r"[|\s]*[\^~]+(?:\s|$)").match(line):
-            # The line above a caret is what the caret points at.
+            # A caret points at the line above it.
             if kept and not kept[-1].endswith((TRACEBACK, CODE)):
                 kept.pop()
             drop(CODE)
@@ -225,7 +220,7 @@ def _without_traces(lines: list[str]) -> list[str]:
 
 
 def _is_block(line: str, bare: str) -> bool:
-    # Markdown's rule: four columns make a code block.
+    # As in Markdown, four columns of indentation make a code block.
     if line.startswith("    ") and bare and not _compiled(_BULLET).match(line):
         return True
     return bool(_compiled(_EXCERPT).match(line))
@@ -243,7 +238,7 @@ def _pattern(known: Collection[str]) -> re.Pattern[str]:
     echoes = [value for value in known if 1 < len(value) <= 1024 and _compiled(_ABSOLUTE).match(value)]
     if not echoes:
         return _compiled(_PATHS)
-    # The longest first: a path must not be taken for its own beginning.
+    # Longest first: a path must not be mistaken for a prefix of it.
     longest = sorted(echoes, key=len, reverse=True)[:_KNOWN]
     words = "|".join(re.escape(value) for value in longest)
     return re.compile(rf"(?P<known>(?<![\w/\\.])(?:{words})(?![\w/\\-]|\.\w))|{_PATHS}")
@@ -261,7 +256,7 @@ def _without_paths(line: str, pattern: re.Pattern[str], root: str | None, known:
 
 
 def _replace(found: re.Match[str], root: str | None, known: Collection[str]) -> tuple[str, int]:
-    """What is shown instead of a match, and where to read on."""
+    """Return what is shown instead of a match, and where to continue."""
     groups = found.groupdict()
     if groups.get("known"):
         return found.group(), found.end()
@@ -269,7 +264,7 @@ def _replace(found: re.Match[str], root: str | None, known: Collection[str]) -> 
         return _url(groups["url"], root), found.end()
     if groups["quote"]:
         inner = groups["inner"]
-        # In JSON inside of a string the closing quote has a backslash, which is no part of the path.
+        # In JSON inside a string, the closing quote has a backslash, which isn't part of the path.
         tail = "\\" if inner.endswith("\\") and not inner.endswith("\\\\") else ""
         inner = inner.removesuffix("\\")
         shown = inner if inner in known or _stays(inner) else _short(inner, root)
@@ -320,18 +315,19 @@ def _url(url: str, root: str | None) -> str:
 def _short(path: str, root: str | None) -> str:
     parts = _parts(path)
     base = _parts(root) if root else []
-    # A root of no parts is the whole disk: everything would be inside of it.
-    if base and [part.lower() for part in base[:1]] == [part.lower() for part in parts[:1]]:
-        windows = base[0].endswith(":") or "\\" in (root or "")
-        same = [part.lower() for part in parts] if windows else parts
-        if same[: len(base)] == ([part.lower() for part in base] if windows else base):
+    # A root without parts is the whole disk: everything would be inside it.
+    if base:
+        above = parts[: len(base)]
+        is_windows = base[0].endswith(":") or "\\" in (root or "")
+        if above == base or (is_windows and [*map(str.lower, above)] == [*map(str.lower, base)]):
             return "/".join(parts[len(base) :]) or "."
     last = parts[-1] if parts else ""
     return last if last and not last.endswith(":") and last != "~" else PATH
 
 
 def _parts(path: str) -> list[str]:
-    path = re.sub(r"^file:", "", path, flags=re.IGNORECASE)
+    if path[:5].lower() == "file:":
+        path = path[5:]
     parts: list[str] = []
     for part in re.split(r"[\\/]+", path):
         if part == "..":

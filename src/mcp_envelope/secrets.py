@@ -1,8 +1,8 @@
-"""What secrets look like: the built-in patterns, and what in raw JSON gives them away.
+"""What secrets look like: the built-in patterns, and their triggers in raw JSON.
 
-Strategy: a pattern is exact and slow, a trigger is loose and fast; a trigger is true of the raw JSON wherever its
-pattern is true of a decoded value. Tokens tell themselves by their prefix; others only by what stands around them.
-A group whose name begins with `secret` is the part that goes.
+Strategy: a pattern is exact and slow, a trigger is loose and fast; a trigger matches the raw JSON wherever its
+pattern matches a decoded value. Many tokens are recognized by their prefix, other secrets only by their
+context. A group whose name begins with `secret` is the part to mask.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-# The name under which values of telling keys and assignments (`password=…`) are counted.
+# The name under which values of sensitive keys and assignments (`password=…`) are counted.
 CREDENTIAL: Final = "credential"
 
-# A token starts where no word goes on; the `n` of an escaped line break is no word.
+# A token doesn't start inside a word; the `n` of an escaped line break isn't part of a word.
 _L: Final = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
 _R: Final = r"(?![A-Za-z0-9_-])"
 
-# Tokens that tell themselves by their prefix. The expression is pattern and trigger in one.
+# Tokens with a distinctive prefix. The expression is both pattern and trigger.
 _TOKENS: Final = {
     "anthropic_key": r"sk-ant-[A-Za-z0-9_-]{20,}",
     "atlassian_token": r"ATATT3[A-Za-z0-9_=-]{60,}",
@@ -45,7 +45,7 @@ _EDGED: Final = {
     "openai_key": r"sk-(?:(?:proj|svcacct|admin|or-v1)-[A-Za-z0-9_-]{20,}|[A-Za-z0-9]{32,})",
     "twilio_key": r"SK[0-9a-f]{32}",
 }
-# Names whose values are secrets; in groups, because the engine is fast when it looks for few beginnings.
+# Names whose values are secrets; in groups, because the engine is fast when it looks for few prefixes.
 _NAME_GROUPS: Final = (
     "pass(?:word|wd|phrase|code)|credentials?",
     "pwd|secret(?:[_-]?key)?|token",
@@ -64,26 +64,26 @@ SENSITIVE_KEYS: Final = rf"(?i:^(?!.*(?:{_HARMLESS})[_-]?token\d*$).*(?:{_NAMES}
 _NOT_PAGING: Final = "".join(
     f"(?<!{word}{joint}token)" for word in _HARMLESS.split("|") for joint in ("", "_", "-")
 )
-# Values that name a secret or stand for one, and are none.
-_STAND_IN: Final = (
+# Placeholders: values that refer to a secret but aren't one.
+_DUMMY: Final = (
     r"(?:\$\{|\$\(|\$[A-Z_]+(?![^\s\"',;&@])|%[A-Z_]+%|%\(|\{{1,2}[A-Za-z_ ]|<[A-Za-z]|[*•.xX]+(?![^\s\"',;&@])"
     r"|(?i:none|null|nil|true|false|undefined|required|optional|string|str|bytes|any|unset|n/a)"
     r"(?![^\s\"',;&@)])|\[redacted:)"
 )
-PLAIN: Final = re.compile(rf"\s*(?:{_STAND_IN}\S*\s*)?\Z")
+PLAIN: Final = re.compile(rf"\s*(?:{_DUMMY}\S*\s*)?\Z")
 PATH: Final = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
-# One run of an unquoted value.
+# A character of an unquoted value.
 _V: Final = r"[^\s\"'`,;&|<>()\[\]{}\\]"
 # `config.password` is code.
 _ATTRIBUTE: Final = rf"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?!{_V})"
 
-# (pattern, trigger), for what needs its surroundings. Groups named `secret…` are what goes.
+# (pattern, triggers) for secrets that are recognized by their context. Groups named `secret…` are masked.
 _CONTEXT: Final = {
     "private_key": (
         r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?=(?:[^-]|-(?!-)){0,600}?[A-Za-z0-9+/=]{32})(?:[^-]|-(?!----)){0,16384}"
         r"-----END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
-        # Cut off: as far as it looks like one.
+        # Cut off: as far as it looks like a key.
         r"|(?=(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]{40})(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{8,}+){1,400})",
         r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY",
     ),
@@ -116,24 +116,24 @@ _CONTEXT: Final = {
     ),
     "url_password": (
         r"[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/?#:@\"'<>]{0,256}:"
-        rf"(?!{_STAND_IN})(?P<secret>[^\s/\"'<>]{{1,256}})@",
+        rf"(?!{_DUMMY})(?P<secret>[^\s/\"'<>]{{1,256}})@",
         r'//[^\s/?#:@"]*:[^\s/"]+@',
         r'\\/[^\s/?#:@"]*:[^\s/"]+@',
     ),
     CREDENTIAL: (
         rf"(?i:{_NAMES})(?i:{_NOT_PAGING})[0-9]{{0,3}}(?:"
-        # Both sides in quotes, as in JSON: what the quotes hold is the value, spaces included.
-        rf"\"\s{{0,8}}:\s{{0,8}}\"(?!{_STAND_IN})(?P<secret>(?:[^\"\\]|\\.){{1,4096}})"
+        # Name and value in quotes, as in JSON: the value may contain spaces.
+        rf"\"\s{{0,8}}:\s{{0,8}}\"(?!{_DUMMY})(?P<secret>(?:[^\"\\]|\\.){{1,4096}})"
         # A quoted value without spaces, as in code and configuration.
-        rf"|(?:[\"']\]?)?\s{{0,8}}(?::=|=>|=|:)\s{{0,8}}(?P<quote>[\"'])(?!{_STAND_IN})"
+        rf"|(?:[\"']\]?)?\s{{0,8}}(?::=|=>|=|:)\s{{0,8}}(?P<quote>[\"'])(?!{_DUMMY})"
         r"(?P<secret2>[^\s\"'\\]{3,4096})(?P=quote)"
-        # Without quotes: a value with a digit that is no code, `password=hunter2`.
-        rf"|[ ]?=[ ]?(?!{_STAND_IN}|[/~.]|{_ATTRIBUTE})(?={_V}{{0,256}}[0-9])(?P<secret3>{_V}{{4,4096}}+)(?![(\[])"
-        # A word, where it can be nothing else: in a query, a connection string, a line of settings.
-        rf"|=(?!{_STAND_IN}|[/~.]|{_ATTRIBUTE}|\w{{0,40}}?(?i:{_NAMES})(?!{_V}))"
+        # An unquoted value with a digit that isn't code: `password=hunter2`.
+        rf"|[ ]?=[ ]?(?!{_DUMMY}|[/~.]|{_ATTRIBUTE})(?={_V}{{0,256}}[0-9])(?P<secret3>{_V}{{4,4096}}+)(?![(\[])"
+        # A single word, where it can't be anything else: in a query, a connection string, a line of settings.
+        rf"|=(?!{_DUMMY}|[/~.]|{_ATTRIBUTE}|\w{{0,40}}?(?i:{_NAMES})(?!{_V}))"
         rf"(?P<secret4>{_V.replace('[^', '[^=')}{{4,4096}}+={{0,2}})(?=[;&]|\\[nr]|[ \t\r]{{0,8}}$)"
-        # `password: hunter2`; a plain number or a date is none.
-        rf"|:[ \t]{{0,8}}(?!{_STAND_IN}|[/~.]|{_ATTRIBUTE}|[0-9.,:%-]+(?!{_V}))(?={_V}{{0,256}}[0-9])"
+        # `password: hunter2`, but not a plain number or a date.
+        rf"|:[ \t]{{0,8}}(?!{_DUMMY}|[/~.]|{_ATTRIBUTE}|[0-9.,:%-]+(?!{_V}))(?={_V}{{0,256}}[0-9])"
         rf"(?P<secret5>{_V}{{6,4096}}+)(?=[\s,;\\]|$))",
         *_NAMED,
     ),
@@ -141,7 +141,7 @@ _CONTEXT: Final = {
 
 
 def _built_in() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    # A private key first: other patterns may find something in its letters.
+    # Private keys first, because other patterns may match inside them.
     for name in ("private_key", *_TOKENS, *_EDGED, *list(_CONTEXT)[1:]):
         if name in _CONTEXT:
             pattern, *triggers = _CONTEXT[name]

@@ -1,7 +1,7 @@
-"""Facts about results on the spans of whoever traces; nothing where nobody does.
+"""Attributes about results on OpenTelemetry spans, if tracing is in use.
 
-Strategy: no tracing library is imported. If one is loaded already, the span that is open when a call comes in is
-remembered with the call, because by the time a result is sealed other spans may be open inside it.
+Strategy: OpenTelemetry is never imported. If it is loaded already, the span that is open when a call comes in
+is remembered with the call, because other spans may be open inside it by the time the result is sealed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .budget import Budget
-    from .sealed import Sealed
+    from .envelope import Sealed
 
 
 def current_span() -> Any:
-    """The span that is open here and records; None if there is none."""
+    """Return the current span, or None if there is none that records."""
     telemetry = sys.modules.get("opentelemetry.trace")
     if telemetry is None:
         return None
@@ -23,10 +23,7 @@ def current_span() -> Any:
     return span if span.is_recording() else None
 
 
-def trace(sealed: Sealed, span: Any = None) -> None:
-    span = span or current_span()
-    if span is None:
-        return
+def trace(sealed: Sealed, span: Any) -> None:
     report = sealed.report
     span.set_attributes(
         {
@@ -42,7 +39,7 @@ def trace(sealed: Sealed, span: Any = None) -> None:
 
 
 def trace_untouched(budget: Budget | None, lanes: tuple[bytes, ...], span: Any) -> None:
-    """The same for a result that went out as it came."""
+    """Set the same attributes for a result that goes out as it came."""
     if span is None or budget is None:
         return
     span.set_attributes(

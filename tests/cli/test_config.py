@@ -14,7 +14,7 @@ import jsonschema_rs
 import pytest
 
 from mcp_envelope.cli.main import main
-from mcp_envelope.policy import SETTINGS
+from mcp_envelope.config import SETTINGS
 
 FILE = """\
 tokens = 3000
@@ -165,7 +165,7 @@ def test_another_file(run: Run, tmp_path: Path) -> None:
 
 def test_a_vault_that_a_found_file_may_not_name(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mcp-envelope.toml").write_text('vault = "x.db"\n')
-    assert "may not say where results are kept: name it with --config" in run().err
+    assert "vault is ignored in a file that was not named; use --config to apply it" in run().err
     assert run("--config", "mcp-envelope.toml").err == ""
 
 
@@ -185,7 +185,7 @@ def test_the_schema(run: Run) -> None:
         (["a", "b"], "one tool at most; 'b' is one too many"),
         (["a", "--tool", "b"], "one tool at most; 'b' is one too many"),
         (["--dialect", "scalpel"], "--dialect goes with schema"),
-        (["schema", "--json"], "schema takes no other option than --dialect"),
+        (["schema", "--json"], "schema takes no option but --dialect"),
         (["schema", "--dialect", "scalple"], "did you mean scalpel?"),
         (["--jsn"], "there is no option '--jsn', did you mean --json?"),
         (["\udcff"], "is not valid UTF-8"),

@@ -20,7 +20,7 @@ def test_in_a_pipe(tmp_path: Path, home: Path) -> None:
     assert "\x1b" not in shown
     assert shown.count("$ mcp-envelope proxy ") == 3
     assert shown.count("envelope_read(handle, ") >= 4
-    assert "pages put end to end are the original" in shown
+    assert "pages joined end to end are the original" in shown
     assert "UPSTREAM_DIED" in shown
     assert "hint: " in shown
     assert "NO:" not in shown

@@ -27,7 +27,7 @@ mcp = FastMCP("x", middleware=[EnvelopeMiddleware()])
 def rows() -> str:
     return json.dumps({"rows": [1, 2]}, indent=2)
 """
-MENDED = SERVER.replace('json.dumps({"rows": [1, 2]}, indent=2)', '{"rows": [1, 2]}').replace(
+FIXED = SERVER.replace('json.dumps({"rows": [1, 2]}, indent=2)', '{"rows": [1, 2]}').replace(
     "-> str", "-> dict[str, object]"
 )
 ERROR = SERVER + '\n@mcp.tool\ndef fail():\n    return "Error: no"\n'
@@ -66,7 +66,7 @@ def test_findings(run: Run) -> None:
     assert run("server.py") == (
         1,
         f"server.py:9:12: {FOUND}\n",
-        "1 file, 1 finding, 1 of them can be mended with --fix\n",
+        "1 file, 1 finding, 1 of them fixable with --fix\n",
     )
     assert run("clean.py") == (0, "", "1 file, nothing found\n")
     assert run(".").out == f"server.py:9:12: {FOUND}\n"
@@ -95,25 +95,25 @@ def test_folders_are_walked(run: Run, tmp_path: Path) -> None:
     assert run("src/build").out.startswith("src/build/lib/server.py:9:12:")
     assert run("src/a/text.txt").out.startswith("src/a/text.txt:9:12:")
     (tmp_path / "empty").mkdir()
-    assert run("empty") == (0, "", "no Python files there\n")
+    assert run("empty") == (0, "", "no Python files found\n")
 
 
 def test_fix(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "server.py"
     path.chmod(0o640)
     clean = (tmp_path / "clean.py").stat().st_mtime_ns
-    assert run(".", "--fix") == (0, "", "2 files, 1 mended, 0 left\n")
-    assert path.read_text() == MENDED
+    assert run(".", "--fix") == (0, "", "2 files, 1 fixed, 0 left\n")
+    assert path.read_text() == FIXED
     assert path.stat().st_mode & 0o777 == 0o640
     assert (tmp_path / "clean.py").stat().st_mtime_ns == clean
-    assert run("--fix", ".") == (0, "", "2 files, 0 mended, 0 left\n")
-    assert path.read_text() == MENDED
+    assert run("--fix", ".") == (0, "", "2 files, 0 fixed, 0 left\n")
+    assert path.read_text() == FIXED
 
 
 def test_fix_tells_what_is_left(run: Run, tmp_path: Path) -> None:
     (tmp_path / "server.py").write_bytes(ERROR.replace("\n", "\r\n").encode())
     outcome = run("server.py", "--fix")
-    assert (outcome.code, outcome.err) == (1, "1 file, 1 mended, 1 left\n")
+    assert (outcome.code, outcome.err) == (1, "1 file, 1 fixed, 1 left\n")
     assert outcome.out.startswith("server.py:13:12: ENV005 tool 'fail'")
     assert b"\r\n    return {" in (tmp_path / "server.py").read_bytes()
 
@@ -134,7 +134,7 @@ def test_diff(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "server.py").read_text() == SERVER
     (tmp_path / "server.py").write_text(SERVER.removesuffix("\n"))
     assert "\\ No newline at end of file" in run("--diff", "server.py").out
-    (tmp_path / "server.py").write_text(MENDED)
+    (tmp_path / "server.py").write_text(FIXED)
     assert run("--diff", "server.py") == (0, "", "1 file, nothing found\n")
 
 
@@ -142,16 +142,16 @@ def test_the_diff_is_a_patch(run: Run, tmp_path: Path) -> None:
     (tmp_path / "server.py").write_bytes(SERVER.replace('"x"', '"\f\x1cé"').encode())
     patch = run("--diff", "server.py").out
     subprocess.run(["git", "apply", "-p0"], cwd=tmp_path, input=patch.encode(), check=True)
-    assert (tmp_path / "server.py").read_text() == MENDED.replace('"x"', '"\f\x1cé"')
+    assert (tmp_path / "server.py").read_text() == FIXED.replace('"x"', '"\f\x1cé"')
 
 
 def test_standard_input(run: Run) -> None:
     assert run("-", stdin=SERVER.encode()).out == f"stdin:9:12: {FOUND}\n"
     assert run("-", "--stdin-filename", "a.py", stdin=SERVER.encode()).out == f"a.py:9:12: {FOUND}\n"
-    assert run("-", "--fix", stdin=SERVER.encode()) == (0, MENDED, "1 file, 1 mended, 0 left\n")
+    assert run("-", "--fix", stdin=SERVER.encode()) == (0, FIXED, "1 file, 1 fixed, 0 left\n")
     outcome = run("-", "--fix", "--stdin-filename", "a.py", stdin=ERROR.encode())
     assert outcome.code == 1
-    assert outcome.out == ERROR.replace(SERVER, MENDED)
+    assert outcome.out == ERROR.replace(SERVER, FIXED)
     assert outcome.err.startswith("warning: a.py:13:12: ENV005 ")
     assert "--- a.py\n" in run("-", "--diff", "--stdin-filename", "a.py", stdin=SERVER.encode()).out
 
@@ -189,7 +189,7 @@ def test_the_others_are_linted_all_the_same(run: Run, tmp_path: Path) -> None:
     assert "error: coded.py:1:1: not Python: unknown encoding: klingon\n" in outcome.err
     assert "error: cannot read missing.py: no such file or directory\n" in outcome.err
     assert outcome.err.count("\n") == 5
-    assert (tmp_path / "server.py").read_text() == MENDED
+    assert (tmp_path / "server.py").read_text() == FIXED
     problems = run(".", "missing.py", "--format", "json").json["problems"]
     assert [each["path"] for each in problems] == ["bad.py", "coded.py", "nul.py", "missing.py"]
 
@@ -248,9 +248,9 @@ WRONG = {
         ["--explain", "data-text"],
         "there is no rule 'data-text', did you mean data-as-text?",
     ),
-    "both": ([".", "--fix", "--diff"], "one of them"),
-    "more than -": (["-", "a.py"], "- is linted alone"),
-    "a name for nothing": (["a.py", "--stdin-filename", "b.py"], "--stdin-filename goes with -"),
+    "both": ([".", "--fix", "--diff"], "choose one"),
+    "more than -": (["-", "a.py"], "- cannot be combined"),
+    "a name for nothing": (["a.py", "--stdin-filename", "b.py"], "--stdin-filename needs -"),
     "a path to explain": (["a.py", "--list"], "take no paths"),
 }
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from mcp_envelope.cli import screen
+from mcp_envelope.cli import console
 from mcp_envelope.cli.main import main
-from mcp_envelope.payload import read_payload
+from mcp_envelope.payload import new_handle, read_payload
 from mcp_envelope.vault.sqlite import SQLiteStore
-from mcp_envelope.vault.vault import Vault, new_handle
+from mcp_envelope.vault.vault import Vault
 
 from .harness import COMMAND, Outcome, Run, at_terminal, environment, process, runner, unprivileged
 
@@ -151,8 +151,8 @@ def test_a_command_can_be_pasted_whatever_is_in_it(stored: Stored, tmp_path: Pat
 
 
 def test_a_value_is_not_taken_for_an_option() -> None:
-    assert screen.option("--grep", "-x y") == ["--grep=-x y"]
-    assert screen.command("a", *screen.option("--grep", "-x y")) == "a '--grep=-x y'"
+    assert console.option("--grep", "-x y") == ["--grep=-x y"]
+    assert console.command("a", *console.option("--grep", "-x y")) == "a '--grep=-x y'"
 
 
 def test_what_was_asked_for_is_asked_for_again(run: Run, stored: Stored) -> None:
@@ -439,7 +439,7 @@ def test_a_damaged_payload(run: Run, stored: Stored, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bit", [3, 40, 70, 99, 150])
-def test_a_single_bit_of_the_outline(run: Run, stored: Stored, tmp_path: Path, bit: int) -> None:
+def test_a_single_bit_of_the_index(run: Run, stored: Stored, tmp_path: Path, bit: int) -> None:
     sqlite3 = pytest.importorskip("sqlite3")
     handle = stored()
     connection = sqlite3.connect(tmp_path / "vault.db", isolation_level=None)
@@ -598,11 +598,11 @@ def test_progress_is_told_if_it_takes_long(
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     chunks = [b"x" * 1024] * 4
-    assert list(screen.watched(chunks, 4096, True)) == chunks
+    assert list(console.watched(chunks, 4096, True)) == chunks
     said = capsys.readouterr().err
     assert "\r2.0 KiB of 4.0 KiB, 50%" in said
     assert said.endswith(" \r")
-    assert list(screen.watched(chunks, 4096, False)) == chunks
+    assert list(console.watched(chunks, 4096, False)) == chunks
     assert capsys.readouterr().err == ""
 
 
@@ -620,11 +620,11 @@ def test_progress_is_told_if_it_takes_long(
     ],
 )
 def test_times_for_people(seconds: float, said: str) -> None:
-    assert screen.human_time(seconds) == said
+    assert console.human_time(seconds) == said
 
 
 @pytest.mark.parametrize(
     ("size", "said"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 30, "3.0 GiB")]
 )
 def test_sizes_for_people(size: int, said: str) -> None:
-    assert screen.human_size(size) == said
+    assert console.human_size(size) == said

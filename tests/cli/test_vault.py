@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from mcp_envelope.cli.main import main
-from mcp_envelope.payload import read_payload
+from mcp_envelope.payload import new_handle, read_payload
 from mcp_envelope.vault.sqlite import SQLiteStore
-from mcp_envelope.vault.vault import Vault, new_handle
+from mcp_envelope.vault.vault import Vault
 
 from .harness import COMMAND, Run, at_terminal, environment, process, runner, unprivileged
 
@@ -192,7 +192,7 @@ def test_in_a_pipe_it_must_be_meant(run: Run, stored: Stored, more: list[str]) -
     handle = stored({"a": 1})
     outcome = run("purge", *[handle if word == "HANDLE" else word for word in more], stdin=b"y\n")
     assert outcome.code == 2
-    assert "say --yes" in outcome.err
+    assert "add --yes" in outcome.err
     assert handles(run) == [handle]
 
 

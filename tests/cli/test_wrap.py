@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from mcp_envelope.cli import proxy
 from mcp_envelope.cli.main import main
-from mcp_envelope.wire import remote
 
 PROGRAM = "/opt/tools/bin/mcp-envelope"
 SERVERS = """\
@@ -81,7 +81,7 @@ def file(home: Path) -> Path:
 
 
 def value(path: Path, name: str) -> Any:
-    from mcp_envelope.policy.comments import plain_json
+    from mcp_envelope.jsontext.scanner import plain_json
 
     return json.loads(plain_json(path.read_text()))["mcpServers"][name]
 
@@ -95,15 +95,15 @@ def test_there_and_back(run: Run, file: Path) -> None:
     assert value(file, "fs")["command"] == PROGRAM
     assert value(file, "hub")["url"] == "https://hub.example/mcp"
     assert outcome.err.splitlines() == [
-        "note: remote, left as it is (--remote includes it): hub",
+        "note: remote, left alone without --remote: hub",
         f"Wrapped in {file}: fs, git.",
-        f"As it was: {backup}. To undo: mcp-envelope unwrap claude-code",
+        f"Backup: {backup}. To undo: mcp-envelope unwrap claude-code",
         "Restart the client to use it.",
     ]
     wrapped = file.read_bytes()
     again = run("wrap", "claude-code", "--yes")
     assert (again.code, again.out) == (0, "")
-    assert "wrapped already: fs, git" in again.err
+    assert "already wrapped: fs, git" in again.err
     assert file.read_bytes() == wrapped
     assert run("unwrap", "claude-code", "--yes").err == f"Unwrapped in {file}: fs, git.\n"
     assert file.read_text() == SERVERS
@@ -205,13 +205,13 @@ def test_options_are_passed_on_and_set_again(run: Run, file: Path, home: Path) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["wrap"], "say whose configuration"),
+        (["wrap"], "name a client (claude-code, "),
         (["wrap", "x.json", "--scope", "user"], "--scope goes with a client"),
-        (["wrap", "claude-desktop", "--scope", "project"], "has no file of a project"),
-        (["wrap", "x.json", "--tokens", "0"], "0 is no budget"),
+        (["wrap", "claude-desktop", "--scope", "project"], "has no project configuration"),
+        (["wrap", "x.json", "--tokens", "0"], "0 is not a positive number"),
         (["wrap", "x.json", "--tokens", "5", "--bytes", "5"], "not allowed with"),
         (["wrap", "x.json", "--dialect", "ctx"], "did you mean ctxo?"),
-        (["wrap", "x.json", "--command", "/bin/other"], "the name has to be mcp-envelope"),
+        (["wrap", "x.json", "--command", "/bin/other"], "must be named mcp-envelope"),
         (["wrap", "x.json", "--vault", "valkey://:hunter2@host/0"], "--vault has a password"),
         (["unwrap", "x.json", "--tokens", "5"], "there is no option '--tokens'"),
     ],
@@ -228,7 +228,7 @@ def test_no_file(run: Run, home: Path) -> None:
     outcome = run("wrap", "cursor")
     assert outcome.code == 3
     project, user = home / "site" / ".cursor" / "mcp.json", home / ".cursor" / "mcp.json"
-    assert outcome.err == f"error: no configuration of cursor; looked for {project}, {user}\n"
+    assert outcome.err == f"error: no configuration of cursor found; looked for {project}, {user}\n"
     assert run("wrap", "cursr").err == "error: there is no file cursr, did you mean cursor?\n"
 
 
@@ -266,10 +266,10 @@ def test_the_project_comes_first_if_it_has_servers(run: Run, home: Path) -> None
 
 
 def test_every_client(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mcp_envelope.wrap.places import CLIENTS, places
+    from mcp_envelope.clients.locations import CLIENTS, locations
 
     for client in CLIENTS:
-        [path, *_] = places(client, "user")
+        [path, *_] = locations(client, "user")
         assert home in path.parents
         path.parent.mkdir(parents=True, exist_ok=True)
         text = CODEX if client == "codex" else SERVERS
@@ -279,7 +279,7 @@ def test_every_client(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
         outcome = run("wrap", client, "--yes")
         assert outcome.code == 0, outcome.err
         assert "hunter2" not in outcome.out + outcome.err
-        assert ("Claude Code writes this file" in outcome.err) == (client == "claude-code")
+        assert ("Claude Code writes to this file" in outcome.err) == (client == "claude-code")
         assert "proxy" in path.read_text()
         assert run("unwrap", client, "--yes").code == 0
         assert path.read_text() == text
@@ -291,14 +291,14 @@ def test_what_changed_meanwhile_stays(run: Run, file: Path) -> None:
     outcome = run("unwrap", str(file), "--yes")
     backup = file.with_name(file.name + SUFFIX)
     assert file.read_text() == SERVERS.replace('"account": "hunter2"', '"account": "other"')
-    assert f"as it was before wrap: {backup}" in outcome.err
+    assert f"the backup from before it stays: {backup}" in outcome.err
     assert backup.read_text() == SERVERS
     now = file.read_text()
     run("wrap", str(file), "--yes")
     assert backup.read_text() == now
     backup.write_text("{")
     outcome = run("unwrap", str(file), "--yes")
-    assert "cannot be read and is not used" in outcome.err
+    assert "cannot be read; continuing without it" in outcome.err
     assert file.read_text() == now
 
 
@@ -412,7 +412,7 @@ def test_what_the_proxy_would_refuse(
     code: int,
     said: str,
 ) -> None:
-    monkeypatch.setattr(remote, "find_spec", lambda name: None)
+    monkeypatch.setattr(proxy, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "valkey", None)
     outcome = run("wrap", str(file), "--yes", *arguments)
     assert outcome.code == code
@@ -431,7 +431,7 @@ def test_what_cannot_be_edited_safely(run: Run, file: Path) -> None:
     file.write_text(text)
     outcome = run("wrap", str(file), "--remote", "--yes")
     assert outcome.code == 3
-    assert "cannot be edited without touching more than odd" in outcome.err
+    assert "odd cannot be edited without changing other settings" in outcome.err
     assert file.read_text() == text
     assert run("wrap", str(file), "--remote", "--except", "odd", "--yes").code == 0
 

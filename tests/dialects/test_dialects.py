@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_envelope import Failure, Miss, Reply, rank, seal
+from mcp_envelope.budget import meter_named as meter
 from mcp_envelope.dialects import NAMES, ctxo, dialect, gel
-from mcp_envelope.meters import meter
 from mcp_envelope.payload import to_json
 
 from ..conftest import examples
@@ -51,7 +51,7 @@ def text_of(sealed: Any) -> str:
 
 
 @given(outcome=outcomes, tokens=st.integers(-5, 12_000), handle=st.none() | st.just("h" * 22))
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 def test_transcend_never_uses_more_than_requested(outcome: Any, tokens: int, handle: str | None) -> None:
     sealed = seal(outcome, dialect="transcend", tokens=tokens, handle=handle)
     text = text_of(sealed)
@@ -72,7 +72,7 @@ def test_transcend_never_uses_more_than_requested(outcome: Any, tokens: int, han
 
 
 @given(value=large_values, limit=st.integers(1, 20_000), names=st.lists(words, max_size=2))
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 def test_ctxo_keeps_the_whole_document_within_the_limit(value: Any, limit: int, names: list[str]) -> None:
     payload = {"results": value, "files": [value] * 5, "other": 1}
     sealed = seal(payload, dialect="ctxo", max_bytes=limit)
@@ -106,7 +106,7 @@ def test_ctxo_without_a_list_returns_everything() -> None:
 
 
 @given(outcome=outcomes, tokens=st.integers(200, 5000))
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 def test_gel_is_valid_and_short(outcome: Any, tokens: int) -> None:
     sealed = seal(outcome, dialect="gel", tokens=tokens, handle="h" * 22)
     result = json.loads(sealed.structured or b"")

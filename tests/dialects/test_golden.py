@@ -9,13 +9,13 @@ import jsonschema_rs
 import pytest
 
 from mcp_envelope import Failure, Miss, Reply, seal
-from mcp_envelope.context import call_context, describe_call
 from mcp_envelope.dialects.gel import (
     build_structured_response,
     build_tool_response,
     compose_tool_payload,
     tool_response_envelope_schema,
 )
+from mcp_envelope.outcome import collect_remarks, describe_call
 
 
 def outline(value: Any) -> Any:
@@ -52,7 +52,7 @@ def test_ctxo_success() -> None:
 
 
 def test_ctxo_truncated() -> None:
-    with call_context():
+    with collect_remarks():
         describe_call(workspace={"root": "repo", "package": "core"}, hint="Search for a narrower name.")
         result = text_of(seal({"results": [{"name": f"symbol{n}"} for n in range(2000)]}, dialect="ctxo"))
     assert outline(result["_meta"]) == [
@@ -180,7 +180,7 @@ def test_gel_sealed() -> None:
         texts=["a preview"],
         links=[{"type": "resource_link", "uri": "docs://match/1", "name": "Full excerpt"}],
     )
-    with call_context():
+    with collect_remarks():
         describe_call(token_usage={"used": 5}, rate_limit={"remaining": 3})
         sealed = seal(reply, dialect="gel")
     assert [block.get("text", block.get("uri")) for block in json.loads(sealed.content)] == [
@@ -219,7 +219,7 @@ DATA = {"risk_level": "high", "vulnerabilities": []}
 
 
 def described(outcome: Any, **options: Any) -> Any:
-    with call_context():
+    with collect_remarks():
         describe_call(tier="pro", tool_version="3.3.0", capabilities=("envelope-v1",))
         return seal(outcome, dialect="scalpel", **options)
 

@@ -13,10 +13,10 @@ import pytest
 
 from mcp_envelope import Failure, Miss, Reply, seal, upgrade, widen
 from mcp_envelope.anchors import Anchor, NodeId
-from mcp_envelope.context import call_context
+from mcp_envelope.config import Settings
 from mcp_envelope.dialects import NAMES, dialect
 from mcp_envelope.dialects.gel import compose_tool_payload, tool_response_envelope_schema
-from mcp_envelope.policy import Settings
+from mcp_envelope.outcome import collect_remarks
 
 SECRET = "ghp_" + "a1B2" * 9
 TRACE = (
@@ -79,9 +79,10 @@ def test_nothing_shown_holds_a_trace_or_a_path(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_secrets_are_masked_in_every_word(name: str, tmp_path: Path) -> None:
     policy = policy_of(
-        tmp_path, f'dialect = "{name}"\nprofile = "debug"\ntokens = 4000\n[hints]\nrows = "{SECRET}"'
+        tmp_path,
+        f'redact = true\ndialect = "{name}"\nprofile = "debug"\ntokens = 4000\n[hints]\nrows = "{SECRET}"',
     )
-    with call_context() as context:
+    with collect_remarks() as context:
         context.tier = context.tool_version = SECRET
         context.capabilities = (SECRET,)
         context.rate_limit = context.token_usage = context.workspace = {"root": SECRET}
@@ -121,7 +122,7 @@ def test_chosen_fields_keep_what_the_schema_requires(tmp_path: Path) -> None:
 
 def test_scalpel_keeps_a_budget_that_is_set() -> None:
     assert seal({"a": 1}, dialect="scalpel", request_id="q" * 5000, max_bytes=512).report.used <= 512
-    with call_context():
+    with collect_remarks():
         for n in range(200):
             upgrade(f"feature {n}", "pro", "words " * 20)
         sealed = seal({"a": 1}, dialect="scalpel", max_bytes=512)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from textwrap import dedent
 
-from mcp_envelope.lint import Source, lint
+from mcp_envelope.lint import SourceFile, lint
 
 _MARK = re.compile(r"# >> ((?:ENV\d{3} ?)+)")
 
@@ -38,7 +38,7 @@ def expected(code: str) -> list[tuple[int, str]]:
 
 
 def found(code: str) -> list[tuple[int, str]]:
-    return sorted((finding.line, finding.rule) for finding in lint(Source(code.encode())))
+    return sorted((finding.line, finding.rule) for finding in lint(SourceFile(code.encode())))
 
 
 def check(code: str, before: str = "") -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client as SdkClient
 
-from mcp_envelope.lint import Source, lint, mend
+from mcp_envelope.lint import SourceFile, fix, lint
 
 from ..conftest import examples
 from .marked import FASTMCP, SDK, in_tool
@@ -23,22 +23,22 @@ TYPES = "import mcp_types as types\nfrom mcp_types import CallToolResult, TextCo
 BEFORE = FASTMCP + TYPES + "from fastmcp.tools import ToolResult\n"
 
 
-def mended(code: str) -> str:
-    """The mended source; what was said of the findings must be what happens."""
-    source = Source(code.encode())
+def fixed(code: str) -> str:
+    """The fixed source; what was announced with the findings must be what happens."""
+    source = SourceFile(code.encode())
     promised = sum(finding.fixable for finding in lint(source))
-    result = mend(source)
+    result = fix(source)
     assert (result.fixed >= promised) if promised else (result.data == source.data)
-    again = mend(Source(result.data))
+    again = fix(SourceFile(result.data))
     assert again == (result.data, 0)
-    assert not any(finding.fixable for finding in lint(Source(result.data)))
+    assert not any(finding.fixable for finding in lint(SourceFile(result.data)))
     return result.data.decode()
 
 
 def change(body: str, returns: str = "", before: str = BEFORE) -> tuple[str, str]:
-    """The header and the body of a tool after mending; all that is before it stays as it is."""
+    """The header and the body of a tool after fixing; everything before it stays as it is."""
     code = in_tool(body, before, returns)
-    out = mended(code)
+    out = fixed(code)
     head, _, tool = out.partition("@mcp.tool()\n")
     assert head == code.partition("@mcp.tool()\n")[0]
     header, _, rest = tool.partition("\n")
@@ -152,7 +152,7 @@ def test_annotations(name: str) -> None:
 
 def test_wide_characters_before_an_annotation() -> None:
     code = FASTMCP + '@mcp.tool\ndef a(text="ä😀") -> str: return json.dumps(text)\n'
-    assert mended(code) == code.replace(" -> str", "").replace("json.dumps(text)", "text")
+    assert fixed(code) == code.replace(" -> str", "").replace("json.dumps(text)", "text")
 
 
 def test_several_returns() -> None:
@@ -181,8 +181,8 @@ def test_several_returns() -> None:
 )
 def test_tools_that_others_depend_on(tool: str) -> None:
     code = FASTMCP + tool + "\n"
-    assert lint(Source(code.encode()))
-    assert mended(code) == code
+    assert lint(SourceFile(code.encode()))
+    assert fixed(code) == code
 
 
 @pytest.mark.parametrize(
@@ -194,13 +194,13 @@ def test_tools_that_others_depend_on(tool: str) -> None:
 )
 def test_handlers_keep_their_results(register: str) -> None:
     code = f"{TYPES}from mcp.server import Server\nasync def call(text):\n    return [{TEXT}]\n{register}\n"
-    assert "ENV002" in {finding.rule for finding in lint(Source(code.encode()))}
-    assert mended(code) == code
+    assert "ENV002" in {finding.rule for finding in lint(SourceFile(code.encode()))}
+    assert fixed(code) == code
 
 
 def test_only_the_rules_that_were_asked_for() -> None:
     code = in_tool(f"if rows:\n    return json.dumps(rows)\nreturn [{TEXT}]", BEFORE)
-    out = mend(Source(code.encode()), {"ENV002"}).data.decode()
+    out = fix(SourceFile(code.encode()), {"ENV002"}).data.decode()
     assert "return json.dumps(rows)" in out
     assert "return text\n" in out
 
@@ -213,17 +213,17 @@ def test_bytes_are_kept(end: str, mark: bytes) -> None:
     )
     wanted = code.replace("json.dumps({", "{").replace("})", "}").replace("-> str", "-> dict[str, object]")
     assert wanted != code
-    assert mend(Source(mark + code.encode())).data == mark + wanted.encode()
+    assert fix(SourceFile(mark + code.encode())).data == mark + wanted.encode()
 
 
 def test_other_encodings() -> None:
     code = "# coding: latin-1\n" + in_tool('return json.dumps({"é": text})')
-    out = mend(Source(code.encode("latin-1"))).data
+    out = fix(SourceFile(code.encode("latin-1"))).data
     assert out == code.replace("json.dumps({", "{").replace("})", "}").encode("latin-1")
     # An encoding that spells one text in two ways: better no fix than other bytes.
     twice = b"# coding: utf-7\n# +AGE-\n" + in_tool("return json.dumps(rows)").encode()
-    assert lint(Source(twice))
-    assert mend(Source(twice)).data == twice
+    assert lint(SourceFile(twice))
+    assert fix(SourceFile(twice)).data == twice
 
 
 SERVER = '''
@@ -261,7 +261,7 @@ def bye() -> list[TextContent]:
 '''
 
 
-def test_the_mended_server_runs() -> None:
+def test_the_fixed_server_runs() -> None:
     """A real server, before and after: data where there was text."""
 
     async def call(code: str) -> dict[str, tuple[str, Any]]:
@@ -278,7 +278,7 @@ def test_the_mended_server_runs() -> None:
                 )
         return found
 
-    before, after = asyncio.run(call(SERVER)), asyncio.run(call(mended(SERVER)))
+    before, after = asyncio.run(call(SERVER)), asyncio.run(call(fixed(SERVER)))
     books = [{"title": "Emma", "year": 1815}, {"title": "Ulysses", "year": 1922}]
     assert isinstance(before["books"][1]["result"], str)
     assert after["books"][1] == {"books": books}
@@ -300,7 +300,7 @@ CALLS: list[tuple[str, dict[str, str]]] = [
 ]
 
 
-def test_the_mended_official_server_runs() -> None:
+def test_the_fixed_official_server_runs() -> None:
     code = SERVER.replace(
         "from fastmcp import FastMCP\nfrom fastmcp.tools import ToolResult",
         "from mcp.server import MCPServer",
@@ -311,7 +311,7 @@ def test_the_mended_official_server_runs() -> None:
         .replace("ToolResult", "CallToolResult")
     )
     code = code.replace("CallCallToolResult", "CallToolResult")
-    out = mended(code)
+    out = fixed(code)
 
     async def call() -> dict[str, Any]:
         names: dict[str, Any] = {}
@@ -400,10 +400,10 @@ def _parses(code: str) -> bool:
     return True
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(modules().filter(_parses))
-def test_mending_twice_is_mending_once(code: str) -> None:
-    out = mended(code)
+def test_fixing_twice_is_fixing_once(code: str) -> None:
+    out = fixed(code)
     before, after = ast.parse(code), ast.parse(out)
     assert len(before.body) == len(after.body)
     assert _comments(code) == _comments(out)
@@ -416,4 +416,4 @@ def test_mending_twice_is_mending_once(code: str) -> None:
 
 
 def _comments(code: str) -> list[str]:
-    return [token.string for token in Source(code.encode()).tokens if token.string.startswith("#")]
+    return [token.string for token in SourceFile(code.encode()).tokens if token.string.startswith("#")]

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from mcp_envelope.lint import RULES, Source, lint
-from mcp_envelope.lint.report import Linted, told
+from mcp_envelope.lint import RULES, SourceFile, lint
+from mcp_envelope.lint.report import Linted, render
 from mcp_envelope.lint.rules import markdown_table
 
 from .marked import in_tool
-from .test_suppressions import LOUD, QUIET
+from .test_source import LOUD, QUIET
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "lint.md"
+pytestmark = pytest.mark.process
 TABLE = re.compile(r"<!-- rules -->\n(.*?)<!-- end -->", re.DOTALL)
 
 
@@ -49,7 +50,7 @@ def test_flake8_finds_the_same(tmp_path: Path) -> None:
         (tmp_path / name).write_text(code)
         wanted += [
             f"./{name}:{finding.line}: {finding.rule} {finding.message}"
-            for finding in lint(Source(code.encode()))
+            for finding in lint(SourceFile(code.encode()))
         ]
     found = re.sub(r"(?m)^(\S+:\d+):\d+:", r"\1:", flake8(tmp_path)).splitlines()
     assert sorted(found) == sorted(wanted)
@@ -72,7 +73,7 @@ def test_every_rule_has_its_words() -> None:
     for rule in RULES.values():
         assert f"{rule.id} " in PAGE.read_text()
         assert rule.why.endswith(".")
-        assert rule.mend.endswith(".")
+        assert rule.advice.endswith(".")
         assert rule.before != rule.after
 
 
@@ -135,5 +136,5 @@ def test_the_examples_of_the_page() -> None:
     before, after = blocks[:2]
     shown = re.search(r"lint src\n(.*?)1 file, 4 findings", PAGE.read_text(), re.DOTALL)
     assert shown
-    assert shown[1] == told("text", [Linted("src/server.py", lint(Source(before.encode())))])
-    assert lint(Source(after.encode())) == []
+    assert shown[1] == render("text", [Linted("src/server.py", lint(SourceFile(before.encode())))])
+    assert lint(SourceFile(after.encode())) == []

@@ -7,14 +7,14 @@ import json
 import jsonschema_rs
 import pytest
 
-from mcp_envelope.lint import RULES, NotPython, Source, lint
-from mcp_envelope.lint.report import Linted, told
+from mcp_envelope.lint import RULES, NotPython, SourceFile, lint
+from mcp_envelope.lint.report import Linted, render
 
 from .marked import in_tool
 
 CODE = in_tool('if text:\n    return "Error: x"\nreturn json.dumps({\n    "a": rows,\n})')
 FILES = [
-    Linted("src/a b.py", lint(Source(CODE.encode()))),
+    Linted("src/a b.py", lint(SourceFile(CODE.encode()))),
     Linted("clean.py"),
     Linted("bad.py", problem=NotPython("invalid syntax", 3, 4)),
 ]
@@ -140,16 +140,16 @@ SARIF = {
 
 
 def test_text() -> None:
-    assert told("text", FILES) == (
+    assert render("text", FILES) == (
         "src/a b.py:12:16: ENV005 tool 'answer' returns an error as if it were a result; raise it, or a Failure\n"
         "src/a b.py:13:12: ENV003 [*] tool 'answer' returns data as text; return the data\n"
     )
-    coloured = told("text", FILES, colour=True)
+    coloured = render("text", FILES, colour=True)
     assert coloured.startswith("\x1b[1msrc/a b.py:12:16:\x1b[0m \x1b[31mENV005\x1b[0m tool")
 
 
 def test_json() -> None:
-    said = json.loads(told("json", FILES))
+    said = json.loads(render("json", FILES))
     assert said["files"] == 3
     assert said["problems"] == [{"path": "bad.py", "line": 3, "column": 5, "message": "invalid syntax"}]
     assert [each["rule"] for each in said["findings"]] == ["ENV005", "ENV003"]
@@ -167,7 +167,7 @@ def test_json() -> None:
 
 
 def test_github() -> None:
-    error, data, bad = told("github", FILES).splitlines()
+    error, data, bad = render("github", FILES).splitlines()
     assert error.startswith(
         "::error file=src/a b.py,line=12,col=16,endLine=12,endColumn=26,title=ENV005 error-as-"
     )
@@ -177,14 +177,14 @@ def test_github() -> None:
 
 
 def test_github_escapes() -> None:
-    (line,) = told(
+    (line,) = render(
         "github", [Linted("a,b:%\n.py", problem=NotPython("100%\nsure: yes, really"))]
     ).splitlines()
     assert line == "::error file=a%2Cb%3A%25%0A.py,line=1,col=1,title=not linted::100%25%0Asure: yes, really"
 
 
 def test_sarif() -> None:
-    said = json.loads(told("sarif", FILES))
+    said = json.loads(render("sarif", FILES))
     jsonschema_rs.validator_for(SARIF, validate_formats=True).validate(said)
     (run,) = said["runs"]
     rules = run["tool"]["driver"]["rules"]
@@ -200,16 +200,16 @@ def test_sarif() -> None:
 
 
 def test_sarif_of_nothing() -> None:
-    said = json.loads(told("sarif", []))
+    said = json.loads(render("sarif", []))
     jsonschema_rs.validator_for(SARIF).validate(said)
     assert said["runs"][0]["invocations"][0]["executionSuccessful"] is True
 
 
 @pytest.mark.parametrize("form", ["text", "json", "github", "sarif"])
 def test_odd_paths(form: str) -> None:
-    findings = lint(Source(CODE.encode()))
+    findings = lint(SourceFile(CODE.encode()))
     for path in ("/abs/ä b.py", "x\x1b[2J.py", "not-\udcff-utf8.py", "./a/../b.py"):
-        out = told(form, [Linted(path, findings)])  # type: ignore[arg-type]
+        out = render(form, [Linted(path, findings)])  # type: ignore[arg-type]
         assert "\x1b" not in out or form == "github"
         if form == "sarif":
             jsonschema_rs.validator_for(SARIF, validate_formats=True).validate(json.loads(out))
@@ -217,7 +217,7 @@ def test_odd_paths(form: str) -> None:
 
 def test_uris() -> None:
     def uri(path: str) -> str:
-        said = json.loads(told("sarif", [Linted(path, lint(Source(CODE.encode())))]))
+        said = json.loads(render("sarif", [Linted(path, lint(SourceFile(CODE.encode())))]))
         return str(
             said["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
         )

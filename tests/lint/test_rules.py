@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_envelope.lint import Source, lint
-from mcp_envelope.lint.run import lint_tree
+from mcp_envelope.lint import SourceFile, lint
+from mcp_envelope.lint.linter import lint_tree
 
 from .marked import FASTMCP, SDK, check, in_tool
 
@@ -382,7 +382,7 @@ def test_handlers(name: str) -> None:
 
 
 def test_places_are_in_characters() -> None:
-    (finding,) = lint(Source(in_tool("é = 'ä😀'; return json.dumps(rows)").encode()))
+    (finding,) = lint(SourceFile(in_tool("é = 'ä😀'; return json.dumps(rows)").encode()))
     assert (finding.column, finding.end_column) == (21, 37)
     assert finding.line == finding.end_line
 
@@ -390,4 +390,4 @@ def test_places_are_in_characters() -> None:
 def test_a_finding_is_told_once() -> None:
     code = in_tool("out = json.dumps(rows)  # >> ENV003\nif text:\n    return out\nreturn out")
     check(code)
-    assert len(lint_tree(Source(code.encode()).tree)) == 1
+    assert len(lint_tree(SourceFile(code.encode()).tree)) == 1

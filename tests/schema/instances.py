@@ -1,4 +1,4 @@
-"""Instances of a given schema: hypothesis-jsonschema, mended for the Hypothesis at hand."""
+"""Instances of a given schema: hypothesis-jsonschema, patched for current releases of Hypothesis."""
 
 from __future__ import annotations
 

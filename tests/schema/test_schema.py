@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_envelope.schema import FREE, Kind, Place, Schema, SchemaError
+from tests.conftest import examples
 
 from .instances import from_schema
 
@@ -384,6 +385,7 @@ def test_of_refuses_what_is_not_a_schema(document: Any) -> None:
         Schema.of(document)
 
 
+@pytest.mark.process
 def test_the_validator_is_imported_when_a_schema_is_made() -> None:
     script = """
 import sys
@@ -609,7 +611,7 @@ def kind_of(value: Any) -> Kind:
 
 
 def permitted_cuts(value: Any, place: Place) -> list[Any]:
-    """Every value that differs by one cut which the place permits."""
+    """Yield every value that differs by one cut that the place permits."""
     place = place.narrow(kind_of(value), raw(**value) if isinstance(value, dict) else None)
     if place.frozen:
         return []
@@ -634,7 +636,7 @@ def permitted_cuts(value: Any, place: Place) -> list[Any]:
 
 
 def instances(schema: Any) -> st.SearchStrategy[Any]:
-    """Values that probably conform to a schema of the kind made above."""
+    """Return values that probably conform to a schema generated as above."""
     if isinstance(schema, bool):
         return st.sampled_from([1, "word", None, [1, 2], {"a": 1, "b": 2}])
     for keyword in ("anyOf", "oneOf"):
@@ -646,9 +648,9 @@ def instances(schema: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(schema.get("enum", [schema.get("const")]))
     kind = schema["type"][0] if isinstance(schema["type"], list) else schema["type"]
     if kind == "array":
-        front = [instances(part) for part in schema.get("prefixItems", ())]
+        gateway = [instances(part) for part in schema.get("prefixItems", ())]
         rest = st.lists(instances(schema["items"]), min_size=schema.get("minItems", 0), max_size=4)
-        return st.tuples(st.tuples(*front), rest).map(lambda parts: [*parts[0], *parts[1]])
+        return st.tuples(st.tuples(*gateway), rest).map(lambda parts: [*parts[0], *parts[1]])
     if kind == "object":
         members = {key: instances(part) for key, part in schema["properties"].items()}
         other = schema.get("additionalProperties", True)
@@ -661,7 +663,7 @@ def instances(schema: Any) -> st.SearchStrategy[Any]:
 
 
 def cut_everywhere(schema: Schema, instance: Any) -> tuple[int, int]:
-    """How many permitted cuts were tried, and how many of them led astray."""
+    """Return how many permitted cuts were tried, and how many of them made the value invalid."""
     cuts = permitted_cuts(instance, schema.root)[:50]
     return len(cuts), sum(not schema.is_valid(json.dumps(smaller).encode()) for smaller in cuts)
 
@@ -669,7 +671,7 @@ def cut_everywhere(schema: Schema, instance: Any) -> tuple[int, int]:
 def test_permitted_cuts_are_nearly_always_valid() -> None:
     tally = [0, 0]
 
-    @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(300))
     @given(st.data())
     def count(data: st.DataObject) -> None:
         document: Any = data.draw(schemas)
@@ -686,7 +688,7 @@ def test_permitted_cuts_are_nearly_always_valid() -> None:
     assert tally[1] <= tally[0] * 0.05
 
 
-# What servers really declare; here not one permitted cut may fail.
+# What servers actually declare; here no permitted cut may fail.
 PERSON = {
     "type": "object",
     "properties": {
@@ -724,7 +726,7 @@ USUAL: dict[str, dict[str, Any]] = {
 def test_permitted_cuts_of_usual_schemas_are_valid(name: str) -> None:
     schema = Schema(USUAL[name])
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(40))
     @given(from_schema(USUAL[name]))
     def hold(instance: Any) -> None:
         assert schema.is_valid(json.dumps(instance).encode())

@@ -8,10 +8,11 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mcp_envelope.schema import ENVELOPE_KEY, Schema, SchemaError, Widened, widen
+from tests.conftest import examples
 
 from .instances import from_schema
 
@@ -24,7 +25,7 @@ ENVELOPES: list[dict[str, Any]] = [{}, {"truncated": True, "dropped": [{"path": 
 
 
 def accepts(schema: Any, instance: Any) -> bool:
-    """By two validators, which must agree."""
+    """Ask two validators, which must agree."""
     ours = Schema(schema).is_valid(json.dumps(instance).encode())
     cls = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     theirs = cls(schema).is_valid(instance)
@@ -33,7 +34,7 @@ def accepts(schema: Any, instance: Any) -> bool:
 
 
 def check(document: Any, *, valid: list[Any], invalid: list[Any], wrapped: bool = False) -> Widened:
-    """What was valid still is, with and without `_envelope`; what wasn't, isn't."""
+    """Check that widening changes no verdict, with or without `_envelope`."""
     before = copy.deepcopy(document)
     widened = widen(document)
     assert document == before
@@ -77,7 +78,7 @@ def test_an_open_root_keeps_its_order(draft: str) -> None:
 @both_drafts
 @pytest.mark.parametrize("values", [True, False, {}, {"type": "integer"}])
 def test_a_map_gets_no_properties(draft: str, values: Any) -> None:
-    """Clients make a class of what has properties, and a dictionary of a map."""
+    """Clients generate a class for a schema with properties, and use a dictionary for a map."""
     document = {"$schema": draft, "type": "object", "additionalProperties": values}
     one = [{"a": 1}] if values is not False else []
     widened = check(document, valid=[{}, *one], invalid=[{"a": "x"}] if values not in (True, {}) else [])
@@ -488,7 +489,7 @@ small = st.integers(0, 3)
 
 
 def rules(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Object schemas, of one another."""
+    """Return object schemas that contain each other."""
     members = st.one_of(leaves, inner)
     return st.fixed_dictionaries(
         {"type": st.just("object")},
@@ -543,7 +544,7 @@ anything = st.dictionaries(
     st.sampled_from([1, "x", None, {}, {"a": 1}, {"b": "x"}]),
     max_size=4,
 )
-quick = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=examples(200))
 
 
 def promises_hold(document: dict[str, Any], instance: dict[str, Any]) -> None:
@@ -588,7 +589,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_conforming_objects_stay_valid(name: str) -> None:
-    @settings(quick, max_examples=60)
+    @settings(max_examples=examples(30))
     @given(from_schema(CHOSEN[name]))
     def hold(instance: Any) -> None:
         assert accepts(CHOSEN[name], instance)
@@ -600,7 +601,7 @@ def test_conforming_objects_stay_valid(name: str) -> None:
 def test_generated_objects_need_no_wrapping() -> None:
     tally = {True: 0, False: 0}
 
-    @settings(quick, derandomize=True, database=None)
+    @quick
     @given(documents)
     def count(document: dict[str, Any]) -> None:
         tally[widen(document).wrapped] += 1

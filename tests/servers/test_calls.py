@@ -20,8 +20,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server.mcpserver import MCPServer
 
 from mcp_envelope import Miss, Reply, warn
-from mcp_envelope.context import current
-from mcp_envelope.vault.places import open_vault
+from mcp_envelope.outcome import current_remarks
+from mcp_envelope.vault.vault import open_vault
+from tests.pairwise import pairwise
 
 from .harness import ERAS, LIBRARIES, AnyServer, Session, connected, enveloped_server, notice, run, wire
 
@@ -86,7 +87,7 @@ def test_many_calls_keep_apart(library: str, era: str, vault: str) -> None:
                     group.start_soon(one, number)
 
     run(main)
-    assert current() is None
+    assert current_remarks() is None
 
 
 # -- cancelled ------------------------------------------------------------------------------------------------
@@ -126,9 +127,7 @@ class Waiting:
         return {"rows": list(range(100_000))}
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("tool", ["waits", "yields", "blocks"])
+@pairwise(tool=["waits", "yields", "blocks"], library=LIBRARIES, era=ERAS)
 def test_a_call_that_is_cancelled(tool: str, library: str, era: str, vault: str) -> None:
     async def main() -> None:
         waiting = Waiting()

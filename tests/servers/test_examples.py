@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from mcp_envelope.meters import meter
+from mcp_envelope.budget import meter_named as meter
 
 from .node.install import ready
 from .talkers import CLIENTS, Place, Refused, Talker
@@ -129,7 +129,11 @@ EXAMPLES = (
             ),
         ),
         failure=("cancel_order", {"number": 1001}),
-        failure_says=("ALREADY_SHIPPED", "Order 1001 has left.", "Send it back when it arrives."),
+        failure_says=(
+            "ALREADY_SHIPPED",
+            "Order 1001 has already been shipped.",
+            "Send it back when it arrives.",
+        ),
         miss=("get_order", {"number": 1}),
         miss_says=("NOT_FOUND", "There is no order 1.", "Numbers go from 1000 to 1999."),
     ),
@@ -151,7 +155,7 @@ EXAMPLES = (
         ),
         lanes=(),
         failure=("search_log", {"service": "printer"}),
-        failure_says=("There are logs of gateway, mailer, search.",),
+        failure_says=("Services are gateway, mailer, search.",),
         failure_is_error=False,
     ),
     Example(
@@ -179,9 +183,9 @@ EXAMPLES = (
             ),
         ),
         failure=("find_references", {"symbol": "flush", "language": "rs"}),
-        failure_says=("LSP_UNAVAILABLE", "Nothing here reads rs.", "Ask for py."),
+        failure_says=("LSP_UNAVAILABLE", "No language server for rs.", "Use py."),
         miss=("find_references", {"symbol": "melt"}),
-        miss_says=("NOT_FOUND", "There is no function melt.", "Known are flush, rotate, expire."),
+        miss_says=("NOT_FOUND", "There is no function melt.", "Functions are flush, rotate, expire."),
         miss_is_error=True,
     ),
     Example(
@@ -201,7 +205,7 @@ EXAMPLES = (
         ),
         lanes=("content",),
         failure=("fix", {"package": "router", "rule": "eval"}),
-        failure_says=("not_implemented", "No rule can mend eval."),
+        failure_says=("not_implemented", "eval cannot be fixed automatically."),
         failure_is_error=False,
         miss=("audit", {"package": "printer"}),
         miss_says=("not_found", "There is no package printer."),
@@ -220,8 +224,8 @@ def test_every_example_is_talked_to() -> None:
     assert {path.stem for path in SERVERS.glob("*.py")} == set(BY_NAME)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("name", BY_NAME)
+# Every client with every server is what the test over HTTP tries; here each has its turn.
+@pytest.mark.parametrize(("name", "client"), list(zip(BY_NAME, CLIENTS, strict=True)))
 def test_over_stdio(name: str, client: str, tmp_path: Path) -> None:
     command = (sys.executable, str(SERVERS / f"{name}.py"))
     place = Place(command=command, env=_environment(tmp_path), cwd=str(tmp_path))

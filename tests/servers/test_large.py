@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from mcp_envelope.budget import Budget
-from mcp_envelope.meters import meter
+from mcp_envelope.budget import meter_named as meter
+from tests.pairwise import pairwise
 
 from .harness import (
     DIALECTS,
@@ -129,10 +130,7 @@ def check_fits(result: Any, dialect: str, tokens: int | None) -> None:
         assert budget.meter.count(encoded(result.structured_content)) <= budget.limit
 
 
-@pytest.mark.parametrize("tokens", [None, 300])
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pairwise(dialect=DIALECTS, library=LIBRARIES, era=ERAS, tokens=[None, 300])
 def test_every_kind_of_value(dialect: str, library: str, era: str, tokens: int | None, vault: str) -> None:
     """The client validates each result against the schema that it was told."""
     server = enveloped_server(library, *FUNCTIONS, dialect=dialect, vault=vault)
@@ -158,9 +156,11 @@ def test_every_kind_of_value(dialect: str, library: str, era: str, tokens: int |
     run(main)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dialect", ["native", "transcend"])
-@pytest.mark.parametrize("function", [function for function in FUNCTIONS if function is not texts])
+@pairwise(
+    function=[function for function in FUNCTIONS if function is not texts],
+    dialect=["native", "transcend"],
+    library=LIBRARIES,
+)
 def test_the_whole_can_be_read_back(
     dialect: str, function: Callable[..., Any], library: str, vault: str
 ) -> None:
@@ -202,7 +202,10 @@ def test_a_long_text_can_be_read_back(library: str, vault: str) -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_secret_is_masked_in_the_result_and_in_the_vault(library: str, vault: str) -> None:
+def test_a_secret_is_masked_in_the_result_and_in_the_vault(
+    library: str, vault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_ENVELOPE_REDACT", "true")
     secret = "ghp_" + "a1B2" * 9
 
     def small() -> dict[str, str]:
@@ -248,9 +251,7 @@ def test_an_image_too_large_is_announced_and_kept(library: str, vault: str) -> N
     run(main)
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pairwise(dialect=DIALECTS, library=LIBRARIES, era=ERAS)
 def test_blocks_stay_blocks_in_every_dialect(dialect: str, library: str, era: str, vault: str) -> None:
     picture = mcp_types.ImageContent(type="image", data="aGk=", mime_type="image/png")
     large = mcp_types.ImageContent(type="image", data="aGk=" * 40_000, mime_type="image/png")
@@ -284,9 +285,7 @@ def test_blocks_stay_blocks_in_every_dialect(dialect: str, library: str, era: st
 # -- lists ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pairwise(dialect=DIALECTS, library=LIBRARIES, era=ERAS)
 def test_what_is_listed(dialect: str, library: str, era: str) -> None:
     tools = listed(enveloped_server(library, *FUNCTIONS, dialect=dialect), era)
     assert set(tools) == {"envelope_read", *(function.__name__ for function in FUNCTIONS)}

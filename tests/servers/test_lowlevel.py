@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from mcp_envelope import Failure, Miss, Reply, warn
 from mcp_envelope.servers.sdk import envelope
+from tests.pairwise import pairwise
 
 from .harness import DIALECTS, ERAS, ask, budgeted, connected, listed, notice, put, run, wire
 from .test_outcomes import code
@@ -75,9 +76,7 @@ def test_what_fits_is_the_very_same(era: str, as_dict: bool) -> None:
     assert wire(ask(server, "tool", {"tokenBudget": 500}, era=era)) == plain
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("pages", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pairwise(dialect=DIALECTS, pages=[False, True], era=ERAS)
 def test_what_does_not(dialect: str, pages: bool, era: str, vault: str) -> None:
     """Whether or not the client asked for the list before, and however long the list is."""
     server = made({"rows": list(range(20_000))}, OBJECT, pages=pages)
@@ -297,7 +296,7 @@ def test_input_that_is_asked_for_passes() -> None:
 def test_the_line_twice_and_without_handlers() -> None:
     server = made({}, OBJECT)
     envelope(server, ledger=False)
-    with pytest.raises(ValueError, match="in an envelope already"):
+    with pytest.raises(ValueError, match="already has an envelope"):
         envelope(server, ledger=False)
     with pytest.raises(ValueError, match="no handler for tools/list yet"):
         envelope(Server("bare"), ledger=False)

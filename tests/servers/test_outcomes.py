@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field
 
 from mcp_envelope import Failure, Miss, Reply, rank, warn
 from mcp_envelope.outcome import Link
+from tests.pairwise import pairwise
 
 from .harness import DIALECTS, ERAS, LIBRARIES, ask, connected, enveloped_server, listed, notice, run, wire
 
@@ -75,9 +76,7 @@ async def async_failure() -> Rows:
     raise Failure("LSP_UNAVAILABLE", "pyright is not on PATH.", "Install it.", language="py")
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("function", [sync_reply, async_reply])
+@pairwise(function=[sync_reply, async_reply], library=LIBRARIES, era=ERAS)
 def test_a_reply_and_its_warnings(function: Callable[..., Any], library: str, era: str) -> None:
     result = ask(enveloped_server(library, function), function.__name__, era=era)
     assert not result.is_error
@@ -87,9 +86,7 @@ def test_a_reply_and_its_warnings(function: Callable[..., Any], library: str, er
     assert json.loads(result.content[0].text)["_envelope"]["warnings"] == ["of its own", "from a thread"]
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("function", [sync_miss, async_miss])
+@pairwise(function=[sync_miss, async_miss], library=LIBRARIES, era=ERAS)
 def test_a_miss_is_a_success(function: Callable[..., Any], library: str, era: str) -> None:
     result = ask(enveloped_server(library, function), function.__name__, era=era)
     assert not result.is_error
@@ -103,9 +100,7 @@ def test_a_miss_that_nobody_announced_has_no_structure(library: str) -> None:
     assert json.loads(result.content[0].text)["hint"] == "Build the index first."
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("function", [sync_failure, async_failure])
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pairwise(dialect=DIALECTS, function=[sync_failure, async_failure], library=LIBRARIES)
 def test_a_failure_has_its_code(dialect: str, function: Callable[..., Any], library: str) -> None:
     result = ask(enveloped_server(library, function, dialect=dialect), function.__name__)
     spelled = {"ctxo": "", "scalpel": "dependency_unavailable"}
@@ -114,9 +109,7 @@ def test_a_failure_has_its_code(dialect: str, function: Callable[..., Any], libr
     assert "pyright is not on PATH." in says(result)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("function", [sync_reply, sync_miss])
+@pairwise(function=[sync_reply, sync_miss], dialect=DIALECTS, library=LIBRARIES)
 def test_outcomes_in_each_dialect(dialect: str, function: Callable[..., Any], library: str) -> None:
     """The client checks them against the schema that it was told."""
     result = ask(enveloped_server(library, function, dialect=dialect), function.__name__)
@@ -270,9 +263,9 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("function", [crash, async_crash, yields_and_crashes, async_yields_and_crashes])
+@pairwise(
+    function=[crash, async_crash, yields_and_crashes, async_yields_and_crashes], library=LIBRARIES, era=ERAS
+)
 def test_an_unexpected_exception_shows_nothing_of_itself(
     function: Callable[..., Any], library: str, era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -287,10 +280,22 @@ def test_an_unexpected_exception_shows_nothing_of_itself(
     assert "secret" in caplog.text
 
 
-@pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("arguments", [{"a": "many"}, {}, {"a": None}])
+@pytest.mark.parametrize("function", [crash, async_crash])
+def test_an_unexpected_exception_is_logged_once(
+    function: Callable[..., Any], library: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its traceback; where the library has logged that, only the correlation id is added."""
+    logging.getLogger("fastmcp").addHandler(caplog.handler)
+    try:
+        ask(enveloped_server(library, function), function.__name__)
+    finally:
+        logging.getLogger("fastmcp").removeHandler(caplog.handler)
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+    assert len([record for record in caplog.records if "correlation id" in record.getMessage()]) == 1
+
+
+@pairwise(arguments=[{"a": "many"}, {}, {"a": None}], dialect=DIALECTS, library=LIBRARIES, era=ERAS)
 def test_arguments_that_are_wrong(dialect: str, library: str, era: str, arguments: dict[str, Any]) -> None:
     result = ask(enveloped_server(library, add, dialect=dialect), "add", arguments, era=era)
     assert code(result, dialect) == {"ctxo": "", "scalpel": "invalid_argument"}.get(dialect, "BAD_ARGS")
@@ -499,9 +504,7 @@ def error_by_hand() -> mcp_types.CallToolResult:
     return mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text=lines)], is_error=True)
 
 
-@pytest.mark.parametrize("budget", [128, 400, 8000])
-@pytest.mark.parametrize("dialect", ["transcend", "gel", "scalpel"])
-@pytest.mark.parametrize("library", LIBRARIES)
+@pairwise(library=LIBRARIES, dialect=["transcend", "gel", "scalpel"], budget=[128, 400, 8000])
 def test_a_failure_that_hides_a_result_names_its_handle(
     library: str, dialect: str, budget: int, tmp_path: Path
 ) -> None:

@@ -16,9 +16,9 @@ from mcp.server.mcpserver import MCPServer
 from msgspec.json import encode
 
 from mcp_envelope import enveloped, rank
-from mcp_envelope.clients import UNKNOWN, Client
-from mcp_envelope.front import Front
-from mcp_envelope.meters import meter
+from mcp_envelope.budget import meter_named as meter
+from mcp_envelope.clients.known import UNKNOWN, Client
+from mcp_envelope.gateway import Gateway
 from mcp_envelope.servers.fastmcp import EnvelopeMiddleware
 from mcp_envelope.servers.sdk import envelope
 from mcp_envelope.vault.ledger import Ledger
@@ -219,7 +219,7 @@ def test_a_budget_in_the_one_line(library: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("put", [EnvelopeMiddleware, lambda **more: envelope(MCPServer("x"), **more)])
 def test_mistakes_in_the_one_line(put: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="budget is a whole number from 128 on; got 5"):
+    with pytest.raises(ValueError, match="budget must be a whole number, 128 or more; got 5"):
         put(budget=5)
     with pytest.raises(ValueError, match="not both"):
         put(budget=500, max_bytes=5000)
@@ -297,9 +297,9 @@ def test_the_clients_name_and_era_are_known_to_the_policy(
     library: str, era: str, known: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Client] = []
-    policy = Front.policy
+    policy = Gateway.policy
 
-    def spy(self: Front, tool: str, requested: object = None, client: Client = UNKNOWN, *more: Any) -> Any:
+    def spy(self: Gateway, tool: str, requested: object = None, client: Client = UNKNOWN, *more: Any) -> Any:
         asked.append(client)
         return policy(self, tool, requested, client, *more)
 
@@ -308,6 +308,6 @@ def test_the_clients_name_and_era_are_known_to_the_policy(
             await session.call("plain_found", {"count": 1})
 
     server = enveloped_server(library, plain_found)
-    monkeypatch.setattr(Front, "policy", spy)
+    monkeypatch.setattr(Gateway, "policy", spy)
     run(main)
     assert {(client.name, client.era) for client in asked if client.name} == {("somebody", known)}

@@ -12,7 +12,7 @@ from fastmcp_tasks.client import call_tool_task
 
 from mcp_envelope import Miss, Reply
 from mcp_envelope.dialects.notice import META_KEY
-from mcp_envelope.vault.places import open_vault
+from mcp_envelope.vault.vault import open_vault
 
 from .harness import Session, connected, enveloped_server, notice, put, run
 

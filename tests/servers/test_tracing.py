@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 
 from mcp_envelope import Failure, tracing
+from tests.pairwise import pairwise
 
 from .harness import ERAS, LIBRARIES, ask, connected, enveloped_server, notice, put, run
 
@@ -65,9 +66,7 @@ def facts(span: ReadableSpan) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("tool", ["rows", "async_rows"])
+@pairwise(tool=["rows", "async_rows"], library=LIBRARIES, era=ERAS)
 def test_on_the_span_of_the_server(
     tool: str, library: str, era: str, spans: InMemorySpanExporter, vault: str
 ) -> None:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from mcp_envelope.vault.ledger import Ledger
+from tests.pairwise import pairwise
 
 from .harness import ERAS, LIBRARIES, ask, bare, connected, enveloped_server, run, wire
 
@@ -188,9 +189,7 @@ EVERYWHERE: list[Callable[..., Any]] = [
 ]
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("function", EVERYWHERE, ids=lambda function: function.__name__)
+@pairwise(function=EVERYWHERE, library=LIBRARIES, era=ERAS)
 def test_what_fits_is_the_very_same(function: Callable[..., Any], library: str, era: str) -> None:
     plain = ask(bare(library, function), function.__name__, era=era)
     assert wire(ask(enveloped_server(library, function), function.__name__, era=era)) == wire(plain)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_envelope.budget import Budget
 from mcp_envelope.dialects.notice import META_KEY
-from mcp_envelope.vault.reading import read
+from mcp_envelope.vault.read_tool import read
 from mcp_envelope.vault.vault import Vault
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

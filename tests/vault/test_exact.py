@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_envelope.budget import Budget
-from mcp_envelope.payload import read_payload
-from mcp_envelope.vault import outline, source, streams
-from mcp_envelope.vault.reading import exactly, read
+from mcp_envelope.payload import new_handle, read_payload
+from mcp_envelope.vault import blobs as blobs_module
+from mcp_envelope.vault import index
+from mcp_envelope.vault import vault as stream
+from mcp_envelope.vault.read_tool import exact_text, read
 from mcp_envelope.vault.sqlite import SQLiteStore
-from mcp_envelope.vault.streams import ListStream
-from mcp_envelope.vault.vault import Vault, new_handle
+from mcp_envelope.vault.vault import ListStream, Vault
 
 from ..conftest import examples
 from ..strategies import large_lists, large_maps, long_texts, small_values, words
@@ -113,7 +114,7 @@ def stored(vault: Vault, payload: Any, read_as: Any = "json") -> str:
     return handle
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(30))
 @given(roots, st.integers(0, 1 << 30), budgets, grains)
 def test_exact_pages_put_end_to_end_are_the_spelling(
     vault: Vault, value: Any, seed: int, budget: Budget, grain: tuple[int, int]
@@ -121,8 +122,8 @@ def test_exact_pages_put_end_to_end_are_the_spelling(
     speller = Speller(seed)
     data = speller.document(value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outline, "FAR", grain[0])
-        patch.setattr(source, "BLOB", grain[1])
+        patch.setattr(index, "CHUNK", grain[0])
+        patch.setattr(blobs_module, "BLOB", grain[1])
         handle = stored(vault, data)
         reader = Reader(vault, handle, budget)
         assert reader.text("", exact=True).encode() == data
@@ -186,13 +187,13 @@ def test_a_page_ends_at_the_end_of_a_line(vault: Vault) -> None:
 
 @pytest.mark.parametrize("filler", ["word", "ü", "速🚀"])
 def test_a_list_that_was_streamed(vault: Vault, filler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "FAR", 300)
+    monkeypatch.setattr(stream, "CHUNK", 300)
     handle = new_handle()
-    stream = ListStream(vault, handle, None, None, "ü")
+    lines = ListStream(vault, handle, None, None, "ü")
     for number in range(200):
         item = {"n": number, "text": filler * (200 if number % 9 == 0 else 3)}
-        stream.add(json.dumps(item, ensure_ascii=False).encode())
-    stream.finish()
+        lines.add(json.dumps(item, ensure_ascii=False).encode())
+    lines.finish()
     whole = b"".join(vault.open(handle).stream()).decode()
     reader = Reader(vault, handle, Budget.of(tokens=1000))
     assert reader.text("", exact=True) == whole
@@ -203,8 +204,8 @@ def test_a_list_that_was_streamed(vault: Vault, filler: str, monkeypatch: pytest
 def test_an_exact_page_loads_no_more_of_a_larger_payload(
     vault: Vault, filler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outline, "FAR", 300)
-    monkeypatch.setattr(source, "BLOB", 1000)
+    monkeypatch.setattr(index, "CHUNK", 300)
+    monkeypatch.setattr(blobs_module, "BLOB", 1000)
     loaded: list[int] = []
     blobs = vault.store.blobs
 
@@ -236,7 +237,7 @@ def test_an_exact_page_loads_no_more_of_a_larger_payload(
         ({"exact": True, "path": "/nowhere"}, "BAD_PATH"),
     ],
 )
-def test_what_cannot_be_given_exactly(vault: Vault, arguments: dict[str, Any], code: str) -> None:
+def test_what_cannot_be_given_exact_text(vault: Vault, arguments: dict[str, Any], code: str) -> None:
     handle = stored(vault, b' {"a": "[1, 2]"} \n\n\n\n')
     sealed = read(vault, {"handle": handle, **arguments})
     assert sealed.problem is not None
@@ -250,7 +251,7 @@ def test_wide_characters_at_the_seams(vault: Vault, letter: str, shift: int) -> 
     document = f'{" " * shift}["{letter * 30_000}" , 1]'
     handle = new_handle()
     assert vault.keep(handle, read_payload(document.encode(), "json")) is None
-    stored = exactly(vault.open(handle), "")
+    stored = exact_text(vault.open(handle), "")
     for room in (1000, 1001, 1002, 1003):
         text = stored.text(500, room)
         assert text == document[500 : 500 + len(text)]

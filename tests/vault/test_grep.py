@@ -14,27 +14,26 @@ import re2  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_envelope.jsontree import encode, sniff
-from mcp_envelope.vault import bounds, document, grep, outline
-from mcp_envelope.vault import pattern as pattern_module
-from mcp_envelope.vault.document import Value, root_of
-from mcp_envelope.vault.grep import BadQuery, Found, Limits, Match, TooCostly, run
-from mcp_envelope.vault.outline import Builder
-from mcp_envelope.vault.source import Whole
+from mcp_envelope.jsontext.document import encode, sniff
+from mcp_envelope.vault import document, grep, index, limits
+from mcp_envelope.vault.blobs import InMemory
+from mcp_envelope.vault.document import StoredValue, root_of
+from mcp_envelope.vault.grep import BadQuery, Found, Match, SearchLimits, TooCostly, run
+from mcp_envelope.vault.index import IndexBuilder
 from tests.conftest import examples
 
 
-def stored(data: bytes, far: int = 1 << 15, *, as_text: bool = False) -> Value:
+def stored(data: bytes, far: int = 1 << 15, *, as_text: bool = False) -> StoredValue:
     """A payload as it comes back from a store; a small `far` (but no less than an escape) makes all large."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outline, "FAR", far)
-        patch.setattr(document, "FAR", far)
-        builder = Builder(len(data))
+        patch.setattr(index, "CHUNK", far)
+        patch.setattr(document, "CHUNK", far)
+        builder = IndexBuilder(len(data))
         made = builder.text(data) if as_text else builder.document(data)
-        return root_of(Whole(data + builder.behind), len(data), made).opened()
+        return root_of(InMemory(data + builder.appendix), len(data), made).opened()
 
 
-def text(data: str, far: int = 1 << 15) -> Value:
+def text(data: str, far: int = 1 << 15) -> StoredValue:
     return stored(data.encode(), far, as_text=True)
 
 
@@ -146,7 +145,7 @@ def slow(pattern: str, ignore_case: bool) -> re.Pattern[str]:
     return re.compile(pattern.replace(r"\z", r"\Z"), re.ASCII | (re.IGNORECASE if ignore_case else 0))
 
 
-def check(root: Value, found: Found, wanted: list[Match]) -> None:
+def check(root: StoredValue, found: Found, wanted: list[Match]) -> None:
     assert found == Found(matches=wanted, more=False, total=len(wanted))
     for match in found.matches:
         # A page that begins at the match begins with it, and with the rest of its line.
@@ -155,7 +154,7 @@ def check(root: Value, found: Found, wanted: list[Match]) -> None:
         assert lines_of(page)[:1] == ([rest] if page else [])
 
 
-def line_start(root: Value, match: Match) -> int:
+def line_start(root: StoredValue, match: Match) -> int:
     said = root.find(match.path).text(0, 1 << 20)
     return said[: match.offset].rfind("\n") + 1
 
@@ -176,9 +175,9 @@ def test_documents(
     data = json.dumps(value, ensure_ascii=spaced, indent=1) if spaced else compact(value)
     root = stored(data.encode(), far)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grep, "_LARGE_RUN", large)
-        patch.setattr(grep, "_PIECE", large)
-        found = run(root, pattern, context=context, ignore_case=ignore_case, most_bytes=1 << 20)
+        patch.setattr(grep, "_LARGE_CHUNK", large)
+        patch.setattr(grep, "_PART", large)
+        found = run(root, "(?i)" * ignore_case + pattern, context=context, most_bytes=1 << 20)
     check(root, found, expected(strings_of(value), slow(pattern, ignore_case), context))
 
 
@@ -192,7 +191,7 @@ def test_documents(
 def test_texts(said: str, pattern: str, far: int, context: int) -> None:
     root = text(said, far)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grep, "_PIECE", far)
+        patch.setattr(grep, "_PART", far)
         found = run(root, pattern, context=context, most_bytes=1 << 20)
     check(root, found, expected(iter([("", said)]), slow(pattern, False), context))
 
@@ -274,10 +273,10 @@ def test_every_escape_is_understood() -> None:
         assert [match.path for match in run(stored(alone), pattern).matches] == ["/0"]
 
 
-def test_a_large_run_without_an_outline_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal keys: the outline cannot tell where things are, and the last value counts."""
-    monkeypatch.setattr(grep, "_LARGE_RUN", 200)
-    monkeypatch.setattr(grep, "_PIECE", 50)
+def test_a_large_run_without_an_index_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal keys: the index cannot tell where things are, and the last value counts."""
+    monkeypatch.setattr(grep, "_LARGE_CHUNK", 200)
+    monkeypatch.setattr(grep, "_PART", 50)
     parts = [f'"k{index}":"needle {index}"' for index in range(40)]
     needles, lines = compact(["needle"] * 50), compact("x\n" * 200 + "needle")
     parts += ['"k1":"hay"', f'"l":["x",{needles},"needle"]', f'"t":{lines}']
@@ -312,7 +311,7 @@ def test_long_lines_are_clipped_around_the_match(monkeypatch: pytest.MonkeyPatch
     assert run(text("needle" + "a" * 400), "needle").matches[0].text == "needle" + "a" * 294 + "…"
     assert run(text("a" * 400 + "needle"), "needle").matches[0].text == "…" + "a" * 294 + "needle"
     # Context that comes from an earlier piece is clipped once.
-    monkeypatch.setattr(grep, "_PIECE", 100)
+    monkeypatch.setattr(grep, "_PART", 100)
     assert run(text("b" * 900 + "\nneedle", 100), "needle", context=1).matches[0].before == ["b" * 300 + "…"]
 
 
@@ -332,7 +331,7 @@ def test_context_has_bounds(context: int) -> None:
 
 @pytest.mark.parametrize("filler", ["x", "é"])
 def test_a_line_that_is_searched_in_parts(filler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grep, "_PIECE", 30)
+    monkeypatch.setattr(grep, "_PART", 30)
     monkeypatch.setattr(grep, "_LONGEST_LINE", 100)
     monkeypatch.setattr(grep, "_OVERLAP", 10)
     for place in [*range(250), 493, 494]:
@@ -350,8 +349,8 @@ def test_a_line_that_is_searched_in_parts(filler: str, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("place", [0, 1, 30, 31, 32, 33, 60, 100, 993, 994])
 def test_a_line_that_is_too_much_for_one_search(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pattern_module, "_AT_ONCE", 0)
-    monkeypatch.setattr(pattern_module, "_OVERLAP", 8)
+    monkeypatch.setattr(grep, "_AT_ONCE", 0)
+    monkeypatch.setattr(grep, "_SEAM", 8)
     line = "é" * place + "needle" + "é" * (994 - place)
     root = text(f"first\n{line}\nlast é\n")
     (match,) = run(root, "needle").matches
@@ -431,22 +430,22 @@ class _Clock:
 
 def test_a_search_that_takes_too_long_gives_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     root = stored(compact(["needle" * 3, *["x" * 50] * 900]).encode(), 100)
-    monkeypatch.setattr(bounds, "time", _Clock())
-    found = run(root, "needle", limits=Limits(seconds=100))
+    monkeypatch.setattr(limits, "time", _Clock())
+    found = run(root, "needle", limits=SearchLimits(seconds=100))
     assert len(found.matches) == 1
     assert (found.more, found.total) == (True, None)
     with pytest.raises(TooCostly, match=r"100 seconds\. Narrow it with a path"):
-        run(root, "nothing", limits=Limits(seconds=100))
+        run(root, "nothing", limits=SearchLimits(seconds=100))
     with pytest.raises(TooCostly):
-        run(root, "needle", skip=1, limits=Limits(seconds=100))
+        run(root, "needle", skip=1, limits=SearchLimits(seconds=100))
 
 
 def test_the_clock_is_asked_often_when_the_pattern_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "time", _Clock())
+    monkeypatch.setattr(limits, "time", _Clock())
     root = text("ab" * (1 << 19))
-    run(root, "c", limits=Limits(seconds=20))
+    run(root, "c", limits=SearchLimits(seconds=20))
     with pytest.raises(TooCostly):
-        run(root, "(?:a?b?){300}c", limits=Limits(seconds=20))
+        run(root, "(?:a?b?){300}c", limits=SearchLimits(seconds=20))
 
 
 def test_patterns_are_not_kept_for_the_whole_process() -> None:
@@ -456,7 +455,7 @@ def test_patterns_are_not_kept_for_the_whole_process() -> None:
 
 def test_the_libraries_are_loaded_when_they_are_needed() -> None:
     code = (
-        "import sys, mcp_envelope.vault.query, mcp_envelope.vault.grep;"
+        "import sys, mcp_envelope.vault.read_tool, mcp_envelope.vault.grep;"
         "sys.exit(bool({'jmespath', 're2'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_envelope import Failure, seal
 from mcp_envelope.vault import ledger as module
-from mcp_envelope.vault.ledger import Call, Ledger
+from mcp_envelope.vault.ledger import Ledger, LedgerEntry
 from mcp_envelope.vault.sqlite import SQLiteStore
 from mcp_envelope.vault.vault import Vault
 
@@ -23,9 +23,9 @@ def test_calls_are_noted_with_their_sizes(tmp_path: Path) -> None:
     vault = Vault(SQLiteStore(tmp_path / "vault.db"))
     sealed = seal(ROWS, tokens=500, vault=vault.of(None))
     ledger = Ledger(tmp_path / "ledger.db")
-    ledger.record(Call.of(sealed, "search", client="tester 1.0", tool_ms=12.5, seal_ms=1.5))
-    ledger.record(Call.of(seal({"a": 1}), "small"))
-    ledger.record(Call.of(seal(Failure("NOT_FOUND", "no")), "search", client="tester 1.0"))
+    ledger.record(LedgerEntry.of(sealed, "search", client="tester 1.0", tool_ms=12.5, seal_ms=1.5))
+    ledger.record(LedgerEntry.of(seal({"a": 1}), "small"))
+    ledger.record(LedgerEntry.of(seal(Failure("NOT_FOUND", "no")), "search", client="tester 1.0"))
     ledger.close()
     failed, small, cut = Ledger(tmp_path / "ledger.db").calls()
     assert (cut.tool, cut.client, cut.dialect, cut.stored, cut.tool_ms) == (
@@ -49,7 +49,7 @@ def test_calls_are_noted_with_their_sizes(tmp_path: Path) -> None:
 def test_half_a_character_in_a_name_loses_nothing(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     for tool in ("before", "half \ud83d", "after"):
-        ledger.record(Call.of(seal({"a": 1}), tool))
+        ledger.record(LedgerEntry.of(seal({"a": 1}), tool))
     ledger.flush()
     assert [call.tool for call in ledger.calls()] == ["after", "half ?", "before"]
     ledger.close()
@@ -60,7 +60,7 @@ def test_totals(tmp_path: Path) -> None:
     now = time.time()
     for tool, before, after in (("a", 100, 50), ("a", 10, 10), ("b", 1000, 100)):
         ledger.record(
-            Call(
+            LedgerEntry(
                 at=now,
                 tool=tool,
                 before=before,
@@ -70,7 +70,7 @@ def test_totals(tmp_path: Path) -> None:
                 bytes_after=after,
             )
         )
-    ledger.record(Call(at=now - 1000, tool="old", unit="bytes", before=4000, after=400, cuts=1))
+    ledger.record(LedgerEntry(at=now - 1000, tool="old", unit="bytes", before=4000, after=400, cuts=1))
     ledger.flush()
     (everything,) = ledger.totals(since=now - 1)
     assert (everything.calls, everything.cut, everything.tokens_saved) == (3, 2, 950)
@@ -87,7 +87,7 @@ def test_totals(tmp_path: Path) -> None:
 def test_calls_are_written_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_DELAY", 0.02)
     ledger, other = Ledger(tmp_path / "ledger.db"), Ledger(tmp_path / "ledger.db")
-    ledger.record(Call(at=time.time(), tool="a"))
+    ledger.record(LedgerEntry(at=time.time(), tool="a"))
     until = time.monotonic() + 5
     while not other.calls() and time.monotonic() < until:
         time.sleep(0.01)
@@ -101,7 +101,7 @@ def test_many_threads(tmp_path: Path) -> None:
 
     def work() -> None:
         for _ in range(400):
-            ledger.record(Call(at=time.time(), tool="t"))
+            ledger.record(LedgerEntry(at=time.time(), tool="t"))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -121,7 +121,7 @@ def test_a_ledger_that_cannot_be_written_fails_nobody(
     path.write_bytes(os.urandom(5000))
     ledger = Ledger(path)
     for _ in range(3):
-        ledger.record(Call(at=1.0, tool="a"))
+        ledger.record(LedgerEntry(at=1.0, tool="a"))
         ledger.flush()
     ledger.close()
     assert len([record for record in caplog.records if "not counted" in record.message]) == 1
@@ -130,9 +130,9 @@ def test_a_ledger_that_cannot_be_written_fails_nobody(
 def test_old_calls_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_KEPT", 5)
     ledger = Ledger(tmp_path / "ledger.db")
-    ledger.record(Call(at=time.time() - 40 * 24 * 3600, tool="ancient"))
+    ledger.record(LedgerEntry(at=time.time() - 40 * 24 * 3600, tool="ancient"))
     for number in range(10):
-        ledger.record(Call(at=time.time(), tool=f"t{number}"))
+        ledger.record(LedgerEntry(at=time.time(), tool=f"t{number}"))
     ledger.flush()
     assert [call.tool for call in ledger.calls()] == ["t9", "t8", "t7", "t6", "t5"]
     ledger.close()

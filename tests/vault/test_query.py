@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -14,28 +15,28 @@ from jmespath.exceptions import JMESPathError  # type: ignore[import-untyped]
 from jmespath.parser import Parser  # type: ignore[import-untyped]
 from jmespath.visitor import TreeInterpreter  # type: ignore[import-untyped]
 
-from mcp_envelope.jsontree import sniff
-from mcp_envelope.vault import document, outline
-from mcp_envelope.vault.document import Value, root_of
-from mcp_envelope.vault.outline import Builder
-from mcp_envelope.vault.query import BadQuery, Limits, TooCostly, run
-from mcp_envelope.vault.source import Whole
+from mcp_envelope.jsontext.document import sniff
+from mcp_envelope.vault import document, index
+from mcp_envelope.vault.blobs import InMemory
+from mcp_envelope.vault.document import StoredValue, root_of
+from mcp_envelope.vault.index import IndexBuilder
+from mcp_envelope.vault.query import BadQuery, SearchLimits, TooCostly, run
 from tests.conftest import examples
 
 
-def stored(data: bytes, far: int = 1 << 15) -> Value:
+def stored(data: bytes, far: int = 1 << 15) -> StoredValue:
     """A payload as it comes back from a store; a small `far` (but no less than an escape) makes all large."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outline, "FAR", far)
-        patch.setattr(document, "FAR", far)
-        builder = Builder(len(data))
+        patch.setattr(index, "CHUNK", far)
+        patch.setattr(document, "CHUNK", far)
+        builder = IndexBuilder(len(data))
         made = builder.document(data)
-        return root_of(Whole(data + builder.behind), len(data), made).opened()
+        return root_of(InMemory(data + builder.appendix), len(data), made).opened()
 
 
-def text(data: str) -> Value:
-    builder = Builder(len(data.encode()))
-    return root_of(Whole(data.encode()), len(data.encode()), builder.text(data.encode()))
+def text(data: str) -> StoredValue:
+    builder = IndexBuilder(len(data.encode()))
+    return root_of(InMemory(data.encode()), len(data.encode()), builder.text(data.encode()))
 
 
 def compact(value: Any) -> str:
@@ -307,6 +308,10 @@ def test_numbers_of_any_size_and_half_pairs_do_no_harm() -> None:
         assert run(stored(data, far), "a[*].s") == '["x \ufffd"]'.encode()
 
 
+def test_the_largest_of_nothing_is_null() -> None:
+    assert run(stored(b'{"a":[]}', 16), "[max_by(a, &id), min_by(a, &id), max(a)]") == b"[null,null,null]"
+
+
 def test_a_string_and_a_number_have_no_order() -> None:
     assert run(stored(b'{"a":1,"b":"1"}'), "a < b") == b"null"
     assert run(stored(b'{"a":1,"b":"1"}'), "contains(b, a)") == b"false"
@@ -324,7 +329,7 @@ RECORDS = [
     {"id": index, "name": f"name {index}", "tags": ["x", "y"], "w": index % 7} for index in range(3000)
 ]
 # Less than the payload in every respect, but enough for one item and the answers.
-NARROW = Limits(whole=2000, memory=60_000, result=100_000)
+NARROW = SearchLimits(whole=2000, memory=60_000, result=100_000)
 
 
 @pytest.mark.parametrize(
@@ -390,26 +395,26 @@ def test_what_needs_too_much_at_once_is_refused_with_advice(expression: str) -> 
 @pytest.mark.parametrize(
     ("expression", "limits", "told"),
     [
-        ("sort_by(a, &n) | [0].n", Limits(whole=1000), "needs all 0 MB of what is at /a at once"),
-        ("not_null(a[*].s) | [0]", Limits(memory=100_000), "memory"),
-        ("a[] | [@, @][] | length(@)", Limits(memory=100_000), "memory"),
+        ("sort_by(a, &n) | [0].n", SearchLimits(whole=1000), "needs all 0 MB of what is at /a at once"),
+        ("not_null(a[*].s) | [0]", SearchLimits(memory=100_000), "memory"),
+        ("a[] | [@, @][] | length(@)", SearchLimits(memory=100_000), "memory"),
         (
             "not_null(n) | [@, @][] | [@, @][] | [@, @][] | [@, @][] | length(@)",
-            Limits(memory=100_000),
+            SearchLimits(memory=100_000),
             "memory",
         ),
-        ("not_null(n) | [*].{a: @} | length(@)", Limits(memory=100_000), "memory"),
-        ("a == a", Limits(result=1000), "compares"),
-        ("map(&{a: @, b: @, c: @}, n) | sort_by(@, &a) | length(@)", Limits(memory=100_000), "memory"),
-        ("join('', a[*].s)", Limits(memory=100_000), "memory"),
-        ("[n, n, n] | [[*][*], [*][*], [*][*]] | length(@)", Limits(steps=8000), "steps"),
-        ("n | sort(@) | length(@)", Limits(steps=5000), "steps"),
-        ("a[*].s", Limits(result=1000), "more than 0 MB"),
-        ("a", Limits(result=1000), "more than 0 MB"),
-        ("{s: a[0].s}", Limits(result=1000), "more than 0 MB"),
+        ("not_null(n) | [*].{a: @} | length(@)", SearchLimits(memory=100_000), "memory"),
+        ("a == a", SearchLimits(result=1000), "compares"),
+        ("map(&{a: @, b: @, c: @}, n) | sort_by(@, &a) | length(@)", SearchLimits(memory=100_000), "memory"),
+        ("join('', a[*].s)", SearchLimits(memory=100_000), "memory"),
+        ("[n, n, n] | [[*][*], [*][*], [*][*]] | length(@)", SearchLimits(steps=8000), "steps"),
+        ("n | sort(@) | length(@)", SearchLimits(steps=5000), "steps"),
+        ("a[*].s", SearchLimits(result=1000), "more than 0 MB"),
+        ("a", SearchLimits(result=1000), "more than 0 MB"),
+        ("{s: a[0].s}", SearchLimits(result=1000), "more than 0 MB"),
     ],
 )
-def test_each_limit_holds_by_itself(expression: str, limits: Limits, told: str) -> None:
+def test_each_limit_holds_by_itself(expression: str, limits: SearchLimits, told: str) -> None:
     value = {"a": [{"n": index, "s": f"{index}" * 1000} for index in range(100)], "n": list(range(1000))}
     root = stored(compact(value).encode(), 2000)
     run(root, expression)
@@ -456,12 +461,22 @@ def test_each_limit_holds_by_itself(expression: str, limits: Limits, told: str) 
         ("ceil(`1e999`)", 0, "such a number"),
         ("[s, sum(a)]", 4, "array of number"),
         ("sort_by(a, &x)", 0, "not by null"),
+        ("sort_by(nope, &x)", 0, "wants array, not null"),
+        ("sort(nope)", 0, "wants array of string or array of number, not null"),
+        ("join(nope, a)", 0, "wants string, not null"),
+        ("join(n, nope)", 0, "wants array of string, not null"),
+        ("max_by(n, &x)", 0, "wants array, not string"),
         ('max_by([a[0], `{"s": 1}`], &s)', 0, "all of one kind"),
         ("!" * 3000 + "a", 2999, "levels deep"),
         ("[" * 100 + "a" + "]" * 100, 99, "levels deep"),
         ("(" * 3999, 3998, "levels deep"),
         ("a" + "[*].a" * 700, 1, "levels deep"),
-        ("`" + "[" * 1900 + "]" * 1900 + "`", 0, "nested too deeply"),
+        pytest.param(
+            "`" + "[" * 1900 + "]" * 1900 + "`",
+            0,
+            "nested too deeply",
+            marks=pytest.mark.skipif(sys.version_info >= (3, 12), reason="not too deep for newer Pythons"),
+        ),
         ("a" * 4001, 4000, "4,001 characters"),
     ],
 )
@@ -543,7 +558,7 @@ def _piped(*steps: str) -> str:
 )
 def test_what_grows_without_end_is_stopped(expression: str) -> None:
     value = {"a": [{"x": list(range(100))}] * 300, "s": "long " * 10_000}
-    limits = Limits(steps=400_000, memory=4 << 20, result=1 << 20)
+    limits = SearchLimits(steps=400_000, memory=4 << 20, result=1 << 20)
     with pytest.raises(TooCostly, match="stopped, because"):
         run(stored(json.dumps(value).encode()), expression, limits)
 
@@ -564,7 +579,7 @@ def test_what_a_large_item_took_is_free_for_the_next() -> None:
     items = [{"n": index, "s": "x" * 3000} for index in range(50)]
     for far in (1000, 1 << 15):
         root = stored(compact(items).encode(), far)
-        assert json.loads(run(root, "[?{a: @, s: s}.a.n > `40`].n", Limits(memory=60_000))) == list(
+        assert json.loads(run(root, "[?{a: @, s: s}.a.n > `40`].n", SearchLimits(memory=60_000))) == list(
             range(41, 50)
         )
 
@@ -572,16 +587,18 @@ def test_what_a_large_item_took_is_free_for_the_next() -> None:
 def test_the_clock_ends_it() -> None:
     root = stored(json.dumps(list(range(20_000))).encode())
     with pytest.raises(TooCostly, match="seconds"):
-        run(root, "[?@ > `5`]", Limits(seconds=-1))
+        run(root, "[?@ > `5`]", SearchLimits(seconds=-1))
 
 
 def test_deep_values_are_kept_or_refused() -> None:
-    deep = b'{"a":%b%b,"b":1}' % (b"[" * 5000, b"]" * 5000)
+    levels = 5000 if sys.version_info < (3, 12) else 1_000_000
+    deep = b'{"a":%b%b,"b":1}' % (b"[" * levels, b"]" * levels)
     for far in (16, 1 << 15):
         with pytest.raises((TooCostly, BadQuery)):
             run(stored(deep, far), "a[0][0]")
-    with pytest.raises(TooCostly, match="deeply"):
-        run(stored(b"[1]"), "|".join(["[[@]]"] * 650))
+    if sys.version_info < (3, 12):
+        with pytest.raises(TooCostly, match="deeply"):
+            run(stored(b"[1]"), "|".join(["[[@]]"] * 650))
 
 
 def test_trees_are_not_kept_for_the_whole_process() -> None:

@@ -12,13 +12,12 @@ import msgspec
 import pytest
 
 from mcp_envelope.outcome import Failure
-from mcp_envelope.payload import read_payload
-from mcp_envelope.vault.reading import read
-from mcp_envelope.vault.resources import resource
-from mcp_envelope.vault.source import Compressor
+from mcp_envelope.payload import new_handle, read_payload
+from mcp_envelope.vault.blobs import compressor
+from mcp_envelope.vault.read_tool import read, resource
 from mcp_envelope.vault.sqlite import SQLiteStore
 from mcp_envelope.vault.store import Damaged
-from mcp_envelope.vault.vault import Vault, new_handle
+from mcp_envelope.vault.vault import Vault
 
 _OUTLINE = "id % 1048576 = 1048575"
 
@@ -31,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[SQLiteStore]:
 
 
 def _rotting() -> dict[str, Any]:
-    """Something of everything that an outline has a way for."""
+    """Something of everything that an index has a way for."""
     return {
         "items": [{"id": n, "body": f"{n} " * (9000 if n % 50 == 0 else 3)} for n in range(400)],
         "map": {f"key{n}": n for n in range(9000)},
@@ -51,7 +50,7 @@ _ASKED: list[dict[str, Any]] = [
 
 
 def test_every_single_bit_counts(store: SQLiteStore) -> None:
-    """Whatever bit of a blob or an outline is another: an answer is right, or it says that it is damaged."""
+    """Whatever bit of a blob or an index is another: an answer is right, or it says that it is damaged."""
     vault = Vault(store)
     handle = new_handle()
     vault.keep(handle, read_payload(_rotting()))
@@ -59,7 +58,7 @@ def test_every_single_bit_counts(store: SQLiteStore) -> None:
     connection = store._database.connection()
     blobs = connection.execute("SELECT id, data FROM blobs ORDER BY id").fetchall()
     chance = random.Random(7)
-    flips = [(*blobs[-1], bit) for bit in range(160)]  # the header of the outline, and what follows it
+    flips = [(*blobs[-1], bit) for bit in range(160)]  # the header of the index, and what follows it
     flips += [(*blobs[0], bit) for bit in range(0, 160, 3)]
     for number, data in blobs:
         flips += [(number, data, chance.randrange(8 * len(data))) for _ in range(12)]
@@ -79,13 +78,13 @@ def test_every_single_bit_counts(store: SQLiteStore) -> None:
     assert noticed > len(flips)
 
 
-def test_an_outline_of_another_shape_is_damage(store: SQLiteStore) -> None:
+def test_an_index_of_another_shape_is_damage(store: SQLiteStore) -> None:
     vault = Vault(store)
     handle = new_handle()
     vault.keep(handle, read_payload(_rotting()))
-    for outline in (b"", b"\xc1", msgspec.msgpack.encode(["what", "is", "this"])):
+    for index in (b"", b"\xc1", msgspec.msgpack.encode(["what", "is", "this"])):
         store._database.connection().execute(
-            f"UPDATE blobs SET data = ? WHERE {_OUTLINE}", (Compressor().pack(outline),)
+            f"UPDATE blobs SET data = ? WHERE {_OUTLINE}", (compressor()(index),)
         )
         sealed = read(vault, {"handle": handle})
         assert sealed.problem is not None
@@ -99,7 +98,7 @@ def test_a_blob_that_is_sound_and_too_short(store: SQLiteStore) -> None:
     vault.keep(handle, read_payload("many words " * 20_000, "text"))
     connection = store._database.connection()
     (last,) = connection.execute(f"SELECT max(id) FROM blobs WHERE NOT {_OUTLINE}").fetchone()
-    connection.execute("UPDATE blobs SET data = ? WHERE id = ?", (Compressor().pack(b"short"), last))
+    connection.execute("UPDATE blobs SET data = ? WHERE id = ?", (compressor()(b"short"), last))
     with pytest.raises(Damaged, match="shorter than it was"):
         list(vault.open(handle).stream())
     problem = read(vault, {"handle": handle, "offset": 219_000}).problem

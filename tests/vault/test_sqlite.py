@@ -20,13 +20,13 @@ import pytest
 
 from mcp_envelope import seal
 from mcp_envelope.dialects.notice import META_KEY
-from mcp_envelope.payload import read_payload
-from mcp_envelope.vault import database, sqlite
-from mcp_envelope.vault.ledger import Call, Ledger
-from mcp_envelope.vault.reading import read
+from mcp_envelope.payload import new_handle, read_payload
+from mcp_envelope.vault import sqlite
+from mcp_envelope.vault.ledger import Ledger, LedgerEntry
+from mcp_envelope.vault.read_tool import read
 from mcp_envelope.vault.sqlite import SQLiteStore
 from mcp_envelope.vault.store import DamagedFile, Entry, StoreError
-from mcp_envelope.vault.vault import Vault, key_of, new_handle
+from mcp_envelope.vault.vault import Vault, key_of
 
 ROWS = {"items": [{"id": number, "text": f"row {number} " * 5} for number in range(2000)]}
 
@@ -228,7 +228,7 @@ def _another_database(path: Path) -> None:
 
 def _ledger(path: Path) -> None:
     ledger = Ledger(path)
-    ledger.record(Call(at=1.0, tool="x"))
+    ledger.record(LedgerEntry(at=1.0, tool="x"))
     ledger.close()
 
 
@@ -292,7 +292,7 @@ print(sealed.to_json().decode())
 
 
 def test_a_locked_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite, "_PATIENCE", 0.05)
     path = tmp_path / "vault.db"
     store = SQLiteStore(path)
     kept = sealed_with(Vault(store))["_meta"][META_KEY]["handle"]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from mcp_envelope.outcome import Failure
-from mcp_envelope.payload import Payload, read_payload
+from mcp_envelope.payload import Payload, new_handle, read_payload
 from mcp_envelope.vault.sqlite import SQLiteStore
 from mcp_envelope.vault.store import Damaged, Entry, Gone, Store, StoreError
 from mcp_envelope.vault.valkey import ValkeyStore
-from mcp_envelope.vault.vault import Vault, key_of, new_handle
+from mcp_envelope.vault.vault import Vault, key_of
 
 from .valkey_server import Server, running_server
 
@@ -42,17 +42,17 @@ class _Make:
         self._folder = folder
         self._server = server
 
-    def __call__(self, ttl: float = 60, cap: int = 1 << 30) -> Store:
+    def __call__(self, cap: int = 1 << 30) -> Store:
         store: Store
         if self.kind == "sqlite":
-            store = SQLiteStore(self._folder / "vault.db", ttl=ttl, cap=cap)
+            store = SQLiteStore(self._folder / "vault.db", cap=cap)
         else:
-            store = ValkeyStore(self._server.url, ttl=ttl, cap=cap, prefix=self._folder.name)
+            store = ValkeyStore(self._server.url, cap=cap, prefix=self._folder.name)
         self.made.append(store)
         return store
 
 
-def put(store: Store, name: str, blobs: list[bytes], ttl: float = 60, outline: bytes = b"way") -> Entry:
+def put(store: Store, name: str, blobs: list[bytes], ttl: float = 60, index: bytes = b"way") -> Entry:
     now = time.time()
     entry = Entry(
         key=key_of(name, None),
@@ -64,7 +64,7 @@ def put(store: Store, name: str, blobs: list[bytes], ttl: float = 60, outline: b
         created=now,
         expires=now + ttl,
         tool="search",
-        outline=outline,
+        index=index,
     )
     with store.write(entry.key, entry.expires) as writing:
         writing.add(blobs)
@@ -85,7 +85,7 @@ def test_what_is_put_can_be_read(make: _Make) -> None:
         50,
         "search",
     )
-    assert found.outline == b"way"
+    assert found.index == b"way"
     assert abs(found.expires - entry.expires) < 0.01
     assert store.blobs(entry.key, [7, 3, 49]) == [blobs[7], blobs[3], blobs[49]]
 
@@ -127,10 +127,10 @@ def test_what_is_deleted_is_remembered(make: _Make) -> None:
 
 
 def test_what_has_expired_is_remembered(make: _Make) -> None:
-    store = make(ttl=0.3)
-    entry = put(store, "four", [b"abc"], ttl=0.3)
+    store = make()
+    entry = put(store, "four", [b"abc"], ttl=1.0)
     assert isinstance(store.entry(entry.key), Entry)
-    time.sleep(0.4)
+    time.sleep(1.0)
     gone = make().entry(entry.key)
     assert isinstance(gone, Gone)
     assert gone.fate == "expired"
@@ -170,7 +170,7 @@ def test_the_account(make: _Make) -> None:
     assert (stats.entries, stats.size) == (2, 300)
     assert stats.stored >= 300
     assert [entry.handle for entry in store.entries()] == ["b", "a"]
-    assert all(entry.outline == b"" for entry in store.entries())
+    assert all(entry.index == b"" for entry in store.entries())
     assert store.purge() == 2
     assert make().stats().entries == 0
     assert make().stats().stored == 0

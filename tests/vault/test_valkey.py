@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 
-from mcp_envelope.vault import valkey, valkey_account, valkey_link
+from mcp_envelope.vault import valkey, valkey_client
 from mcp_envelope.vault.store import REMEMBERED, Damaged, Entry, Gone, Store, StoreError
 from mcp_envelope.vault.valkey import ValkeyStore
-from mcp_envelope.vault.valkey_account import Booking
 
 from .relay import certificate, running_relay
 from .valkey_server import Server, running_server
@@ -36,7 +35,7 @@ def entry_of(
     *,
     ttl: float = 60,
     created: float | None = None,
-    outline: bytes = b"",
+    index: bytes = b"",
 ) -> Entry:
     now = time.time()
     size = sum(map(len, blobs))
@@ -45,12 +44,12 @@ def entry_of(
         handle=f"handle of {key}",
         kind="json",
         size=size * 3,
-        stored=size + len(outline),
+        stored=size + len(index),
         blobs=len(blobs),
         created=now if created is None else created,
         expires=now + ttl,
         tool="search",
-        outline=outline,
+        index=index,
     )
 
 
@@ -142,7 +141,7 @@ def lone(alone: Server) -> Iterator[Place]:
 def test_what_is_put_is_read_back(place: Place) -> None:
     store = place.store()
     blobs = [b"", b"\x00\xff\r\n", *_LARGE]
-    entry = put(store, "k", blobs, outline=b"\x00outline" * 40_000)
+    entry = put(store, "k", blobs, index=b"\x00outline" * 40_000)
     assert store.entry("k") == entry
     assert read(store, "k") == blobs
     assert store.blobs("k", [3, 0, 3]) == [blobs[3], b"", blobs[3]]
@@ -160,7 +159,7 @@ def test_many_small_blobs(place: Place) -> None:
 
 def test_a_payload_may_have_no_blobs(place: Place) -> None:
     store = place.store()
-    put(store, "k", [], outline=b"o")
+    put(store, "k", [], index=b"o")
     assert read(store, "k") == []
     assert [entry.key for entry in store.entries()] == ["k"]
 
@@ -268,8 +267,7 @@ def test_the_oldest_make_room(place: Place) -> None:
 
 @pytest.fixture
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (valkey, valkey_account):
-        monkeypatch.setattr(module, "WINDOW", 3)
+    monkeypatch.setattr(valkey, "WINDOW", 3)
 
 
 @pytest.mark.usefixtures("small_windows")
@@ -303,10 +301,10 @@ def test_more_than_one_window_expires(place: Place, count: int) -> None:
     assert store.sweep() == 0
 
 
-def test_the_outline_counts(place: Place) -> None:
+def test_the_index_counts(place: Place) -> None:
     store = place.store(cap=1000)
     put(store, "a", [b"x" * 400], created=1)
-    put(store, "b", [b"x" * 400], outline=b"o" * 300, created=2)
+    put(store, "b", [b"x" * 400], index=b"o" * 300, created=2)
     assert [entry.key for entry in store.entries()] == ["b"]
 
 
@@ -326,7 +324,7 @@ def test_larger_than_the_cap(place: Place) -> None:
     with store.write("k", time.time() + 60) as writing, pytest.raises(StoreError, match=r"1000.*cap"):
         writing.add([b"x" * 600] * 2)
     with pytest.raises(StoreError, match=r"1200.*1000.*cap"):
-        put(store, "k", [b"x" * 600], outline=b"o" * 600)
+        put(store, "k", [b"x" * 600], index=b"o" * 600)
     assert store.entry("k") is None
     assert [entry.key for entry in store.entries()] == ["stays"]
 
@@ -340,18 +338,18 @@ def test_what_is_new_does_not_make_room_for_what_is_there(place: Place) -> None:
     assert read(store, "b") == [b"x" * 600]
 
 
-def test_entries_come_without_outlines(place: Place) -> None:
+def test_entries_come_without_indexes(place: Place) -> None:
     store = place.store()
-    entry = put(store, "k", outline=b"long")
+    entry = put(store, "k", index=b"long")
     (listed,) = store.entries()
-    assert listed.outline == b""
+    assert listed.index == b""
     assert listed.handle == entry.handle
     assert store.entry("k") == entry
 
 
 def test_written_again(place: Place) -> None:
     store = place.store()
-    put(store, "k", [b"1", b"2", b"3"], outline=b"long")
+    put(store, "k", [b"1", b"2", b"3"], index=b"long")
     put(store, "k", [b"4"])
     assert read(store, "k") == [b"4"]
     with pytest.raises(Damaged):
@@ -427,9 +425,9 @@ def test_who_was_evicted_before_it_was_published_is_not_published(
     store, other = place.store(cap=1000), place.store(cap=1000)
     make_room = ValkeyStore.make_room
 
-    def interrupted(self: ValkeyStore, booking: Booking) -> None:
-        make_room(self, booking)
-        if booking.key == "slow":
+    def interrupted(self: ValkeyStore, entry: Entry) -> None:
+        make_room(self, entry)
+        if entry.key == "slow":
             put(other, "quick", [b"x" * 700])
 
     monkeypatch.setattr(ValkeyStore, "make_room", interrupted)
@@ -442,7 +440,7 @@ def test_who_was_evicted_before_it_was_published_is_not_published(
 
 _WRITER = """
 import sys, time
-from mcp_envelope.vault import valkey, valkey_account, valkey_link
+from mcp_envelope.vault import valkey, valkey_client
 from mcp_envelope.vault.store import Entry
 from mcp_envelope.vault.valkey import ValkeyStore
 url, prefix, name, count = sys.argv[1:]
@@ -549,8 +547,8 @@ def test_sweeping_takes_off_what_the_server_let_go(place: Place) -> None:
 @pytest.fixture
 def short_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line tries again soon after a failure, so that tests need not wait."""
-    monkeypatch.setattr(valkey_link, "_REST", (0.05, 0.05))
-    monkeypatch.setattr(valkey_link, "_PAUSES", (0.02, 0.05))
+    monkeypatch.setattr(valkey_client, "_PAUSE", (0.05, 0.05))
+    monkeypatch.setattr(valkey_client, "_RETRY_AFTER", (0.02, 0.05))
 
 
 @pytest.mark.usefixtures("short_rests")
@@ -577,7 +575,7 @@ def test_a_server_that_is_killed_and_comes_back(place: Place) -> None:
                 use()
         if "cluster" in place.url:
             # That client would never hear again who has which slots.
-            assert store._link._client is None
+            assert store._client._client is None
     finally:
         server.start()
     wait_for(lambda: _works(store))

@@ -144,7 +144,7 @@ def _cluster_info(client: Any) -> bytes:
 
 def _free_port() -> int:
     # Below the ports that the system gives to outgoing connections. A node of a cluster also takes port + 10000.
-    for port in random.sample(range(20000, 32000), 200):
+    for port in random.SystemRandom().sample(range(20000, 32000), 200):
         with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
             one.bind(("127.0.0.1", port))
             other.bind(("127.0.0.1", port + 10000))

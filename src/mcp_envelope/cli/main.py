@@ -1,8 +1,7 @@
-"""The command `mcp-envelope`: find the command that was meant and hand over.
+"""The command `mcp-envelope`: pick the command and run it.
 
-Strategy: a command's module is imported when that command runs, and not before, so one that needs little
-starts in a blink. Whatever ends a program early (an interrupt, a reader that went away, an input that cannot
-be used) is turned into an exit code here, in one place.
+Strategy: a command's module is imported only when that command runs, so that each one starts as fast as it can.
+Whatever ends a program early (an interrupt, a closed pipe, an unusable input) becomes an exit code here.
 """
 
 from __future__ import annotations
@@ -12,21 +11,30 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-from .. import __version__
+from ..spelling import did_you_mean
 from . import console
-from .console import BadInput, Parser
+from .console import BadInput, Misuse, Parser
 
-# Each is a module beside this one, with `run(arguments) -> exit code`.
+# Each is a module in this package, with `run(arguments) -> exit code`.
 COMMANDS: Final = {
-    "proxy": "stand in front of an MCP server",
+    "proxy": "run in front of an MCP server",
     "seal": "fit a tool's payload into a budget and print the result",
-    "read": "read on in a result that was cut",
-    "vault": "show what is stored, and delete it",
+    "read": "read a stored result page by page, by query or by search",
+    "vault": "list and delete stored results",
     "config": "print the settings that apply to a tool, and where they came from",
     "lint": "find MCP tools that bypass the envelope",
     "wrap": "put the proxy in front of the servers in a client's configuration",
-    "unwrap": "take the proxy away again, byte for byte",
+    "unwrap": "remove the proxy again, byte for byte",
 }
+_HELP: Final = "help"
+_EXAMPLES: Final = """\
+examples:
+  mcp-envelope wrap claude-code
+  mcp-envelope proxy --tokens 4000 -- uvx mcp-server-git
+  mcp-envelope lint src
+
+More about a command: mcp-envelope help COMMAND
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,12 +57,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    if arguments[:1] == [_HELP]:
+        arguments = ["--help"] if arguments[1:2] == [_HELP] else [*arguments[1:2], "--help"]
     if arguments and arguments[0] in COMMANDS:
-        code: int = import_module(f".{arguments[0]}", __package__).run(arguments[1:])
+        try:
+            code: int = import_module(f".{arguments[0]}", __package__).run(arguments[1:])
+        except Misuse as error:
+            console.say("error", f"{error} (see mcp-envelope {arguments[0]} --help)")
+            return console.USAGE
         return code
     parser = _parser()
     if arguments and not arguments[0].startswith("-"):
-        parser.error(f"there is no command {arguments[0]!r}{console.nearest(arguments[0], COMMANDS)}")
+        suggestion = did_you_mean(arguments[0], [*COMMANDS, _HELP])
+        parser.error(f"there is no command {arguments[0]!r}{suggestion}")
     parser.parse_args(arguments)
     parser.error(f"a command is needed: {', '.join(COMMANDS)}")
 
@@ -62,11 +77,5 @@ def _dispatch(arguments: list[str]) -> int:
 def _parser() -> Parser:
     width = max(map(len, COMMANDS))
     commands = "\n".join(f"  {name:<{width}}  {purpose}" for name, purpose in COMMANDS.items())
-    parser = Parser(
-        prog="mcp-envelope",
-        usage="mcp-envelope COMMAND ...",
-        description="Every MCP tool result in one envelope: it fits the budget, stays valid, loses nothing.",
-        epilog=f"commands:\n{commands}\n\nMore about one: mcp-envelope COMMAND --help\n",
-    )
-    parser.add_argument("--version", action="version", version=f"mcp-envelope {__version__}")
-    return parser
+    about = "Every MCP tool result in one envelope: it fits the budget, stays valid, loses nothing."
+    return Parser("", "COMMAND ...", about, f"commands:\n{commands}\n\n{_EXAMPLES}")

@@ -1,29 +1,31 @@
 """`mcp-envelope proxy`: the envelope in front of any MCP server.
 
 Strategy: the server is started before anything else is loaded, so that it and the proxy get ready at the same
-time. Standard output belongs to the protocol; words for people go to standard error.
+time. Standard output belongs to the protocol; messages go to standard error.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
 
 from . import console
 from .console import Misuse, Parser
 
 if TYPE_CHECKING:
-    from ..front import Front
-    from ..vault.ledger import Call as Noted
-    from ..wire.interceptor import Interceptor
+    from ..gateway import Gateway
+    from ..proxy.interceptor import Interceptor
+    from ..vault.ledger import LedgerEntry
 
 _DESCRIPTION: Final = """\
-Stand between an MCP client and a server: results that are too large are cut to
-fit, stay valid, and say how to read on. Everything else passes as it is.
+Sit between an MCP client and a server. Results that are too large are cut to
+fit, stay valid, and say how to read on. Everything else passes unchanged.
 """
 _EPILOG: Final = """\
 examples:
@@ -34,14 +36,23 @@ examples:
   mcp-envelope proxy --observe -- uvx mcp-server-git    # change nothing, only count
 
 exit codes:
-  those of the server; 2 wrong usage; 126 the server cannot be started
+  the server's own, or
+  1    cannot listen on the address given with --listen
+  2    wrong usage
+  3    the file named with --config cannot be read or understood
+  126  the server's command cannot be run
+  127  there is no such command
 """
+# As in shells.
 _CANNOT_START: Final = 126
+_NOT_FOUND: Final = 127
+_HEADER_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_HEADER_VALUE: Final = r"[\x21-\x7e\xa1-\xff]([\x20-\x7e\xa1-\xff]*[\x21-\x7e\xa1-\xff])?"
 # As in `budget`, which is loaded later.
 _LEAST_TOKENS: Final = 128
 _LEAST_BYTES: Final = 512
 _MOST_TOKENS: Final = 10_000_000
-# As `vault.places` has it, which is loaded when something has to be stored.
+# As in `vault.vault`, which is loaded only when something has to be stored.
 _DEFAULT_VAULT: Final = "default"
 
 
@@ -55,31 +66,39 @@ def run(arguments: list[str]) -> int:
     options, stray = parser.parse_known_args(arguments)
     if stray:
         parser.check_option(stray[0].partition("=")[0])
-        parser.error(f"put -- before the server's command: mcp-envelope proxy -- {' '.join(stray)}")
-    try:
-        return _run(options, command)
-    except Misuse as error:
-        parser.error(str(error))
+        at = _first_word(parser, arguments)
+        meant = console.command("mcp-envelope", "proxy", *arguments[:at], "--", *arguments[at:])
+        parser.error(f"put -- before the server's command: {meant}")
+    return _run(options, command)
+
+
+def _first_word(parser: Parser, arguments: list[str]) -> int:
+    """The index of the first argument that is neither an option nor an option's value."""
+    with_value = {name for name, action in parser._option_string_actions.items() if action.nargs is None}
+    at = 0
+    while arguments[at].startswith("-"):
+        at += 2 if arguments[at] in with_value else 1
+    return at
 
 
 def _run(options: argparse.Namespace, command: list[str]) -> int:
     if bool(command) == bool(options.url):
         raise Misuse(
-            "say which server: --url URL, or its command after --, as in: mcp-envelope proxy -- npx -y SERVER"
+            "name one server: --url URL, or its command after --, as in: mcp-envelope proxy -- npx -y SERVER"
         )
     if options.listen and not options.url:
-        raise Misuse("--listen serves HTTP in front of a server that speaks HTTP: it needs --url")
+        raise Misuse("--listen serves HTTP in front of an HTTP server: it needs --url")
     if options.allow_host and not options.listen:
-        raise Misuse("--allow-host goes with --listen")
+        raise Misuse("--allow-host needs --listen")
     if not options.url and (options.header_env or options.bearer_env or options.transport):
-        raise Misuse("--header-env, --bearer-env and --transport go with --url")
+        raise Misuse("--header-env, --bearer-env and --transport need --url")
     check(options)
     observed = _Observed()
     code = _serve(options, command, observed)
     if options.observe:
-        console.say("note", observed.told())
+        console.say("note", observed.summary())
     if code < 0:
-        # Ended by a signal: so does the proxy, for whoever looks at that. Some signals cannot be had otherwise.
+        # The server was killed by a signal: exit in the same way, so that our caller sees it.
         with suppress(OSError, ValueError):
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
@@ -89,17 +108,109 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
 def _serve(options: argparse.Namespace, command: list[str], observed: _Observed) -> int:
     """The exit code, or minus the signal that ended the server."""
     if options.url:
-        from ..wire import remote
-
-        return remote.run(options, lambda: _front(options, options.url, observed))
-    from ..wire import stdio
+        return _serve_url(options, observed)
+    from ..proxy import stdio
 
     try:
         return stdio.Proxy(command, lambda: _interceptor(options, command[0], observed)).run()
     except stdio.CannotStart as error:
         is_quoted = len(command) == 1 and " " in command[0]
-        console.say("error", f"{error}{'; put no quotes around the whole command' if is_quoted else ''}")
-        return _CANNOT_START
+        console.say("error", f"{error}{'; do not quote the whole command' if is_quoted else ''}")
+        return _NOT_FOUND if isinstance(error.__cause__, FileNotFoundError) else _CANNOT_START
+
+
+def _serve_url(options: argparse.Namespace, observed: _Observed) -> int:
+    headers = _headers(options)
+    if not _is_url(options.url):
+        raise Misuse(f"--url must be an address such as http://127.0.0.1:8000/mcp, not {options.url!r}")
+    if lacking := missing_extra(serves=bool(options.listen)):
+        raise Misuse(f"--url: {lacking}")
+    if options.listen:
+        return _listen(options, headers, observed)
+    from ..proxy.bridge import Bridge
+
+    gateway = _gateway(options, options.url, observed)
+    return Bridge(gateway, options.url, headers, transport=options.transport, observe=options.observe).run()
+
+
+def missing_extra(serves: bool = False) -> str | None:
+    """What is missing if the libraries for HTTP are not installed."""
+    for name in ("anyio", "httptools", "aiohappyeyeballs", *(("uvicorn",) if serves else ())):
+        if find_spec(name) is None:
+            return f"needs an extra ({name} is missing): pip install 'mcp-envelope[http]'"
+    return None
+
+
+def _is_url(text: str) -> bool:
+    from urllib.parse import urlsplit
+
+    try:
+        split = urlsplit(text)
+        return split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
+    except ValueError:
+        return False
+
+
+def _headers(options: argparse.Namespace) -> dict[str, str]:
+    """Headers with secret values come from the environment, never from the command line."""
+    headers: dict[str, str] = {}
+    for text in options.header_env:
+        name, _, variable = map(str.strip, text.partition("="))
+        if not name or not variable:
+            raise Misuse(f"--header-env must be NAME=VARIABLE, not {text!r}")
+        if not re.fullmatch(_HEADER_NAME, name):
+            raise Misuse(f"--header-env: {name!r} is not a header name")
+        headers[name] = _variable(variable)
+    if options.bearer_env:
+        headers["Authorization"] = f"Bearer {_variable(options.bearer_env)}"
+    return headers
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise Misuse(f"the environment variable {name} is not set")
+    if not re.fullmatch(_HEADER_VALUE, value):
+        raise Misuse(f"the value of the environment variable {name} cannot be sent in a header")
+    return value
+
+
+def _listen(options: argparse.Namespace, headers: dict[str, str], observed: _Observed) -> int:
+    from urllib.parse import urlsplit
+
+    from ..proxy import server
+    from ..proxy.http import HttpProxy, is_loopback
+
+    host, colon, port = options.listen.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not colon or not port.isdecimal() or int(port) > 65535 or not _is_hostname(host):
+        raise Misuse(f"--listen must be HOST:PORT, such as 127.0.0.1:8900, not {options.listen!r}")
+    names = tuple(options.allow_host)
+    app = HttpProxy(
+        _gateway(options, options.url, observed),
+        options.url,
+        headers=headers,
+        hosts=(*names, host),
+        # We cannot know the names of a public address unless they are given.
+        is_open=not is_loopback(host) and not names,
+        observe=options.observe,
+    )
+    try:
+        listening = server.listen(host, int(port))
+    except OSError as error:
+        console.say("error", f"cannot listen on {options.listen}: {console.reason(error)}")
+        return 1
+    url, shown = urlsplit(options.url), f"[{host}]" if ":" in host else host
+    behind = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+    console.say("note", f"listening on http://{shown}:{listening.getsockname()[1]}, in front of {behind}")
+    return 0 if server.serve(app, listening) else 1
+
+
+def _is_hostname(host: str) -> bool:
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 class _Observed:
@@ -109,14 +220,14 @@ class _Observed:
         self._calls = self._cut = self._before = self._after = 0
         self._unit = "tokens"
 
-    def note(self, call: Noted) -> None:
+    def note(self, call: LedgerEntry) -> None:
         self._calls += 1
         self._cut += bool(call.cuts)
         self._before += call.before
         self._after += call.after
         self._unit = call.unit
 
-    def told(self) -> str:
+    def summary(self) -> str:
         calls = f"{self._calls:,} call{'' if self._calls == 1 else 's'}"
         return (
             f"observed {calls}, {self._cut:,} of them over the budget: "
@@ -125,13 +236,13 @@ class _Observed:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Mistakes in settings that should be told before anything is started, or written into a configuration."""
+    """Check the settings before anything is started, or written into a client's configuration."""
     vault = options.vault or os.environ.get("MCP_ENVELOPE_VAULT") or ""
     if "://" in vault:
-        from ..vault.places import check
+        from ..vault.vault import check_address
 
         try:
-            check(vault)
+            check_address(vault)
         except ValueError as error:
             raise Misuse(f"--vault: {error}") from None
     for name, least, most in (("tokens", _LEAST_TOKENS, _MOST_TOKENS), ("bytes", _LEAST_BYTES, sys.maxsize)):
@@ -141,8 +252,7 @@ def check(options: argparse.Namespace) -> None:
             console.say("warning", f"--{name}: {asked} is too {wrong}; {used} is used")
             setattr(options, name, used)
     if options.meter is not None:
-        from ..budget import Budget
-        from ..meters import MeterUnavailable
+        from ..budget import Budget, MeterUnavailable
 
         try:
             Budget.of(tokens=options.tokens, max_bytes=options.bytes, meter=options.meter)
@@ -151,20 +261,19 @@ def check(options: argparse.Namespace) -> None:
     if options.config is not None:
         from . import files
 
-        files.read(options.config)
+        files.check_config(options.config)
 
 
 def _interceptor(options: argparse.Namespace, server: str, observed: _Observed) -> Interceptor:
-    from ..wire.interceptor import Interceptor
+    from ..proxy.interceptor import Interceptor
 
-    return Interceptor(_front(options, server, observed), observe=options.observe)
+    return Interceptor(_gateway(options, server, observed), observe=options.observe)
 
 
-def _front(options: argparse.Namespace, server: str, observed: _Observed) -> Front:
-    """The settings that apply. A file that merely lies about may not say where results are kept."""
-    from ..front import Front
-    from ..policy import Settings
-    from ..policy.table import PREFIX
+def _gateway(options: argparse.Namespace, server: str, observed: _Observed) -> Gateway:
+    """The gateway. A settings file that was found, not named, may not decide where results are stored."""
+    from ..config import PREFIX, Settings
+    from ..gateway import Gateway
 
     environ = dict(os.environ)
     for name, value in (("TOKENS", options.tokens), ("BYTES", options.bytes), ("METER", options.meter)):
@@ -174,84 +283,39 @@ def _front(options: argparse.Namespace, server: str, observed: _Observed) -> Fro
     vault = options.vault or environ.get(f"{PREFIX}VAULT")
     if vault is None:
         vault = (settings.policy().vault if options.config else None) or _DEFAULT_VAULT
-    front = Front(
+    gateway = Gateway(
         settings,
         vault="none" if options.observe else vault,
         dialect=options.dialect,
         server=os.path.basename(server)[:200],
     )
     if options.observe:
-        front.observers.append(observed.note)
-    return front
-
-
-def _dialect(text: str) -> str:
-    # Loaded only where one is named: nothing may come before the start of the server.
-    from ..dialects import NAMES
-
-    return console.one_of(NAMES)(text)
-
-
-def _meter(text: str) -> str:
-    from ..meters import METERS
-
-    return console.one_of(METERS)(text)
+        gateway.observers.append(observed.note)
+    return gateway
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="mcp-envelope proxy",
-        usage="mcp-envelope proxy [options] (--url URL | -- COMMAND ...)",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
+    parser = Parser("proxy", "[options] (--url URL | -- COMMAND ...)", _DESCRIPTION, _EPILOG)
+    tokens = (
+        "the most tokens that each lane of a result may have (default: the client's own limit, else 8000)"
     )
-    limit = parser.add_argument_group("the budget").add_mutually_exclusive_group().add_argument
-    limit(
-        "--tokens",
-        type=console.whole_number,
-        metavar="N",
-        help="the most tokens that each lane of a result may have "
-        "(default: what is known of the client, else 8000)",
-    )
-    limit("--bytes", type=console.whole_number, metavar="N", help="the same in bytes")
-    add = parser.add_argument
-    add(
-        "--meter",
-        type=_meter,
-        metavar="METER",
-        help="what counts tokens: estimate, chars4, exact",
-    )
-    add("--dialect", type=_dialect, metavar="DIALECT", help="the wire shape of results (native)")
-    add("--config", metavar="FILE", help="settings (default: the nearest mcp-envelope.toml)")
-    add(
-        "--vault",
-        metavar="URL",
-        help="where whole results are kept: a file, valkey://HOST:PORT, rediss://HOST:PORT, or none "
-        "(default: MCP_ENVELOPE_VAULT, else a file in your state folder)",
-    )
-    add("--observe", action="store_true", help="change nothing; only note what would have been saved")
-    remote = parser.add_argument_group("a server that speaks HTTP").add_argument
-    remote("--url", metavar="URL", help="its address")
-    remote(
-        "--transport", choices=("http", "sse"), help="streamable HTTP, or the older SSE (default: found out)"
-    )
-    remote(
-        "--header-env",
-        action="append",
-        default=[],
-        metavar="NAME=VARIABLE",
-        help="send a header whose value is in an environment variable; may be said again",
-    )
-    remote(
-        "--bearer-env", metavar="VARIABLE", help="send Authorization: Bearer, with the token in the variable"
-    )
-    remote("--listen", metavar="HOST:PORT", help="serve HTTP there instead of standard input and output")
-    remote(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="with --listen: a name by which clients and web pages may call it; may be said again "
-        "(default: those of this computer)",
-    )
+    parser.budget_options("the budget", tokens, "what counts tokens: estimate, chars4, exact")
+    add = parser.options()
+    add("--dialect DIALECT", "the wire shape of results (default: native)", console.dialect_name)
+    add("--config FILE", "settings (default: the nearest mcp-envelope.toml)")
+    stores = "a file, valkey://HOST:PORT, rediss://HOST:PORT, or none"
+    default = "MCP_ENVELOPE_VAULT, else a file in your state folder"
+    add("--vault URL", f"where whole results are stored: {stores} (default: {default})")
+    add("--observe", "change nothing, only count what would have been saved")
+    add = parser.options("an HTTP server")
+    several: dict[str, Any] = {"action": "append", "default": []}
+    add("--url URL", "its address")
+    transports = "http or sse: streamable HTTP, or the legacy SSE transport (default: detected)"
+    add("--transport KIND", transports, console.one_of(("http", "sse")))
+    header = "send a header whose value is in an environment variable; repeatable"
+    add("--header-env NAME=VARIABLE", header, **several)
+    add("--bearer-env VARIABLE", "send Authorization: Bearer, with the token from the variable")
+    add("--listen HOST:PORT", "serve HTTP there instead of standard input and output")
+    hosts = "with --listen: a host name that clients and web pages may use; repeatable"
+    add("--allow-host NAME", f"{hosts} (default: this computer's)", **several)
     return parser

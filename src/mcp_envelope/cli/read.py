@@ -1,39 +1,36 @@
-"""`mcp-envelope read`: read on in a stored result, as `envelope_read` does, and print the page for a person.
+"""`mcp-envelope read`: read a stored result, as `envelope_read` does, and print the page for a person.
 
 Strategy: the tool's own code makes the page. What is on it goes to standard output, exactly; what comes next
-goes to standard error, as a command to paste. `--all` is another way: the stored bytes are passed on a piece at
-a time, so their size does not matter. Nothing is created by reading.
+goes to standard error, as a command to paste. `--all` passes the stored bytes on a part at a time, so their
+size does not matter. Reading creates nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import binascii
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
 import msgspec
 
 from ..budget import Budget
-from ..facts import Problem
-from ..fitting import Cut
-from ..meters import METERS, MeterUnavailable
+from ..codes import Problem
+from ..envelope import Sealed
+from ..fit.documents import Cut
 from ..outcome import Failure
-from ..sealed import Sealed
-from ..vault.document import BadPath, Value
-from ..vault.reading import exactly, read
-from ..vault.spelling import Spelling
+from ..vault.document import ExactText, StoredValue
+from ..vault.read_tool import block_path, exact_text, find, read
 from ..vault.store import Damaged, DamagedFile, StoreError
 from ..vault.vault import Stored, Vault
-from . import console, files, screen, settings, vaults
+from . import console, files, settings
 from .console import Misuse, Parser
-from .settings import Place
+from .settings import VaultAddress
 
 _DESCRIPTION: Final = """\
-Read on in a result that was cut: the next page, a selection, a search, or all.
+Read a result that was cut: the next page, a selection, a search, or all of it.
 The page goes to standard output, the command for the next one to standard
 error.
 """
@@ -41,20 +38,20 @@ _EPILOG: Final = """\
 what is printed:
   The page itself: JSON for lists and objects, the characters of a text or a
   string. A content block that is not text is printed as JSON; with --output
-  an image, a sound or an embedded file is written decoded.
-  --exact prints text: the characters of a string, also of one that holds JSON,
-  and of any other value the stored bytes.
-  --all prints the stored bytes; with --path those of one value, so a string
-  has its quotes. With --exact it has none.
+  images, audio and embedded files are decoded.
+  --exact prints text: the characters of a string, even if it holds JSON, and
+  the stored bytes of any other value.
+  --all prints the stored bytes; with --path, those of one value: a string comes
+  with its quotes, or without them if you add --exact.
 
 exit codes:
   0    printed
   2    wrong usage
-  3    the output cannot be written, or the file of --config not be read
+  3    the output cannot be written, or the --config file cannot be read
   5    it cannot be read: the message begins with a code, such as
        HANDLE_UNKNOWN, HANDLE_EXPIRED, BAD_PATH, BAD_OFFSET, BAD_QUERY
   130  interrupted
-  141  the reader of the output went away
+  141  the output was closed
 
 examples, with the handle of a result that has a list `items`:
   mcp-envelope read HANDLE
@@ -63,56 +60,56 @@ examples, with the handle of a result that has a list `items`:
   mcp-envelope read HANDLE --grep 'time(d )?out' --context 2
   mcp-envelope read HANDLE --all --output whole.json
 """
-_TOLD: Final = 3
-# So much is read at a time when all of a value is wanted.
-_PIECE: Final = 1 << 20
+_CUTS_NAMED: Final = 3
+# How much is read at a time when all of a value is wanted.
+_PART: Final = 1 << 20
 _BLOCK: Final = re.compile(r"(/content)?/[0-9]+")
 _BLOCKS: Final = "/content"
 
 
 def run(arguments: list[str]) -> int:
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
+    return reported(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    _check(options)
+    policy = settings.policy(options.config)
+    budget = settings.budget(options, policy)
+    address = settings.vault_address(options.vault, options.config, policy)
+    with address.opened() as vault:
+        reading = _Reading(options, address, vault)
+        if options.all:
+            reading.all()
+        else:
+            reading.page(budget)
+
+
+def reported(work: Callable[[], None]) -> int:
+    """Do the work and return the exit code; say why if the vault cannot be used."""
     try:
-        _check(options)
-        policy = settings.policy(options.config)
-        budget = settings.budget(options, policy)
-        place = settings.place(options.vault, options.config, policy)
-        with vaults.opened(place) as vault:
-            reading = _Reading(options, place, vault)
-            return reading.all() if options.all else reading.page(budget)
-    except (Misuse, MeterUnavailable) as error:
-        parser.error(str(error))
+        work()
+        return console.OK
     except Failure as failure:
-        return told(failure.problem)
+        problem = failure.problem
     except StoreError as error:
-        return told(unavailable(error))
+        problem = _unavailable(error)
     except Damaged as error:
-        return told(damaged(error))
-
-
-def told(problem: Problem) -> int:
-    """Why there is nothing to print, and what could be done."""
+        message = f"the stored result cannot be read back whole: {error}"
+        hint = "Call the tool again; `mcp-envelope vault purge` starts over."
+        problem = Problem("HANDLE_DAMAGED", message, hint)
     console.say("error", f"{problem.code}: {problem.message}")
     if problem.hint:
         console.say("hint", problem.hint)
     return console.UNREAD
 
 
-def unavailable(error: StoreError) -> Problem:
-    # The tool keeps the reason to itself; a person at this machine may know.
-    hint = "Mend that, or name another vault with --vault."
+def _unavailable(error: StoreError) -> Problem:
+    # The tool hides the reason; a person at this machine may know it.
+    hint = "Fix that, or name another vault with --vault."
     if isinstance(error, DamagedFile):
-        hint = "`mcp-envelope vault purge`, with the same --vault, removes it and starts anew."
+        hint = "`mcp-envelope vault purge`, with the same --vault, removes it and starts over."
     return Problem("VAULT_UNAVAILABLE", str(error), hint)
-
-
-def damaged(error: Damaged) -> Problem:
-    return Problem(
-        "HANDLE_DAMAGED",
-        f"the stored result cannot be read back whole: {error}",
-        "Call the tool again; `mcp-envelope vault purge` starts anew.",
-    )
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -134,29 +131,25 @@ def _check(options: argparse.Namespace) -> None:
 class _Reading:
     """One run: what was asked for, and where."""
 
-    def __init__(self, options: argparse.Namespace, place: Place, vault: Vault | None) -> None:
+    def __init__(self, options: argparse.Namespace, address: VaultAddress, vault: Vault | None) -> None:
         self.options = options
-        self.place = place
+        self.address = address
         self.vault = vault
-        if vault is not None and (missing := vaults.missing_file(vault)):
-            raise Failure(
-                "HANDLE_UNKNOWN",
-                f"Nothing is stored yet: there is no vault at {missing}.",
-                "Name the vault that the result was stored in with --vault.",
-            )
+        if vault is not None and (missing := settings.missing_file(vault)):
+            message = f"Nothing is stored yet: there is no vault at {missing}."
+            hint = "Name the vault that the result was stored in with --vault."
+            raise Failure("HANDLE_UNKNOWN", message, hint)
         if vault is not None and files.are_same(options.output, vault.store.place):
             raise Misuse("--output would overwrite the vault; name another file")
 
     # -- a page ---------------------------------------------------------------------------------------------
 
-    def page(self, budget: Budget) -> int:
+    def page(self, budget: Budget) -> None:
         options = self.options
-        if options.output != files.STDIN and not (
-            options.json or options.query or options.grep or options.exact
-        ):
-            if (file := self._block()) is not None:
-                files.write(options.output, file)
-                return console.SEALED
+        is_whole = not (options.json or options.query or options.grep or options.exact)
+        if options.output != files.STDIN and is_whole and (file := self._block()) is not None:
+            self._put([file])
+            return
         if budget.warning:
             console.say("warning", budget.warning)
         asked = {
@@ -168,41 +161,32 @@ class _Reading:
             "context": options.context or 0,
             "exact": options.exact,
         }
-        # What was raised is told above, and nothing but a cut shall add a note to the page.
+        # The warning was printed above; only a cut adds a note to the page.
         sealed = read(self.vault, asked, budget=msgspec.structs.replace(budget, warning=None))
         if options.json:
-            page = sealed.to_json() + b"\n"
-            if options.output == files.STDIN:
-                screen.show([page])
-            else:
-                files.write(options.output, page)
-        if sealed.problem is not None:
-            return told(self._reason(sealed.problem))
+            self._put([sealed.to_json() + b"\n"])
+        if (problem := sealed.problem) is not None:
+            if problem.code == "VAULT_UNAVAILABLE" and self.vault is not None:
+                self.vault.store.stats()  # the tool is vague on purpose; this raises the reason
+            raise Failure(problem.code, problem.message, problem.hint)
         if not options.json:
             self._write(sealed)
-        self._tell(sealed)
-        return console.SEALED
-
-    def _reason(self, problem: Problem) -> Problem:
-        """For a vault that cannot be used the tool's answer is vague on purpose; here the reason is asked for."""
-        if problem.code == "VAULT_UNAVAILABLE" and self.vault is not None:
-            try:
-                self.vault.store.stats()
-            except StoreError as error:
-                return unavailable(error)
-        return problem
+        self._say_what_is_next(sealed)
 
     def _write(self, sealed: Sealed) -> None:
         blocks = msgspec.json.decode(sealed.content, type=list[msgspec.Raw])
         if sealed.cuts:
             blocks.pop()  # the note for models; people get their own
-        shown = [_shown(bytes(block)) for block in blocks]
-        page = b"\n".join(shown)
+        page = b"\n".join([_shown(bytes(block)) for block in blocks])
+        is_file = self.options.output != files.STDIN and len(blocks) == 1
+        file = _file_in(bytes(blocks[0])) if is_file else None
+        self._put([page if file is None else file])
+
+    def _put(self, chunks: Iterable[bytes]) -> None:
         if self.options.output == files.STDIN:
-            screen.show([page])
-            return
-        file = _file_in(bytes(blocks[0])) if len(blocks) == 1 else None
-        files.write(self.options.output, page if file is None else file)
+            console.show(chunks)
+        else:
+            files.write_all(self.options.output, chunks)
 
     def _block(self) -> bytes | None:
         """The file in the content block at the path, whatever its size: a file has no budget."""
@@ -213,35 +197,29 @@ class _Reading:
             return None
         return _file_in(_found(stored, self.options.path).raw())
 
-    def _tell(self, sealed: Sealed) -> None:
+    def _say_what_is_next(self, sealed: Sealed) -> None:
         cuts = sealed.cuts
         if self.options.grep is not None:
-            # A place inside a match is no place in the payload.
+            # A path inside a match does not lead into the payload.
             cuts = tuple([cut for cut in cuts if cut.path == (self.options.path or "")])
         if not cuts:
             return
-        said = "; ".join(self._told(cut) for cut in cuts[:_TOLD])
-        more = f"; and {len(cuts) - _TOLD} more cuts" if len(cuts) > _TOLD else ""
-        console.say("done", f"page: {said}{more}")
-        for cut in cuts[:_TOLD]:
+        shown = "; ".join(self._described(cut) for cut in cuts[:_CUTS_NAMED])
+        more = f"; and {len(cuts) - _CUTS_NAMED} more cuts" if len(cuts) > _CUTS_NAMED else ""
+        console.say("done", f"page: {shown}{more}")
+        for cut in cuts[:_CUTS_NAMED]:
             console.say("done", f"read on: {self._command(cut)}")
 
-    def _told(self, cut: Cut) -> str:
+    def _described(self, cut: Cut) -> str:
         where = f" at {cut.path}" if cut.path else ""
         if cut.kind == "bytes":
             return f"left out {cut.total:,} bytes{where}"
-        if self._is_of_page(cut) and cut.kept:
+        if cut.path in (self.options.path or "", _BLOCKS) and cut.kept:
             span = f"{cut.offset - cut.kept:,} to {cut.offset - 1:,}"
             # How many matches there are is not always known.
-            return (
-                f"matches {span}{where}"
-                if self.options.grep
-                else f"{cut.kind} {span} of {cut.total:,}{where}"
-            )
+            what = f"matches {span}" if self.options.grep else f"{cut.kind} {span} of {cut.total:,}"
+            return f"{what}{where}"
         return f"{cut.kept:,} of {cut.total:,} {cut.kind}{where}"
-
-    def _is_of_page(self, cut: Cut) -> bool:
-        return cut.path in (self.options.path or "", _BLOCKS)
 
     def _command(self, cut: Cut) -> str:
         options = self.options
@@ -255,140 +233,82 @@ class _Reading:
             "--bytes": options.bytes,
             "--meter": options.meter,
         }
-        words = [screen.option(name, value) for name, value in given.items() if value is not None]
+        words = [console.option(name, value) for name, value in given.items() if value is not None]
         words += [["--exact"]] if options.exact else []
-        return vaults.read_command(options.handle, self.place, *chain.from_iterable(words))
+        return self.address.read_command(options.handle, *chain.from_iterable(words))
 
     # -- all of it ------------------------------------------------------------------------------------------
 
-    def all(self) -> int:
+    def all(self) -> None:
         options = self.options
         if self.vault is None:
-            raise Failure(
-                "HANDLE_UNKNOWN", "Nothing is stored here: there is no vault.", "Name one with --vault."
-            )
+            message = "Nothing is stored here: there is no vault."
+            raise Failure("HANDLE_UNKNOWN", message, "Name one with --vault.")
         stored = self.vault.open(options.handle)
         chunks, size = stored.stream(), stored.entry.size
         if options.exact and options.path:
-            text = exactly(stored, options.path)
+            text = exact_text(stored, options.path)
             chunks, size = _texts(text), text.size
         elif options.path:
             value = _found(stored, options.path, opened=False)
             chunks, size = value.stream(), value.size
-        to_screen = options.output == files.STDIN and screen.is_terminal()
-        chunks = screen.watched(chunks, size, not to_screen)
-        if options.output == files.STDIN:
-            screen.show(chunks)
-        else:
-            files.write_all(options.output, chunks)
-        return console.SEALED
+        to_screen = options.output == files.STDIN and console.is_terminal()
+        self._put(console.watched(chunks, size, not to_screen))
 
 
-def _texts(text: Value | Spelling) -> Iterator[bytes]:
-    # What has no marks is decoded whole for every piece, so there are not many pieces.
-    room = max(_PIECE, text.size // 16)
+def _texts(text: StoredValue | ExactText) -> Iterator[bytes]:
+    # A value without an index is decoded whole for every part, so use few parts.
+    room = max(_PART, text.size // 16)
     at = 0
     while at < text.total:
-        piece = text.text(at, room)
-        yield piece.encode()
-        at += len(piece)
+        part = text.text(at, room)
+        yield part.encode()
+        at += len(part)
 
 
-def _found(stored: Stored, path: str, *, opened: bool = True) -> Value:
-    if stored.entry.kind == "blocks" and path[1:].split("/")[0].isdigit():
-        path = _BLOCKS + path
-    try:
-        return stored.root().find(path, opened=opened)
-    except BadPath as error:
-        raise Failure("BAD_PATH", f"There is nothing at {path[:200]!r}.", f"{error.there}.") from None
+def _found(stored: Stored, path: str, *, opened: bool = True) -> StoredValue:
+    return find(stored.root(), block_path(path) if stored.entry.kind == "blocks" else path, opened=opened)
 
 
 # -- content blocks -----------------------------------------------------------------------------------------
 
 
 def _shown(block: bytes) -> bytes:
-    said = msgspec.json.decode(block)
-    return str(said["text"]).encode() if said.get("type") == "text" else block
+    decoded = msgspec.json.decode(block)
+    return str(decoded["text"]).encode() if decoded.get("type") == "text" else block
 
 
 def _file_in(block: bytes) -> bytes | None:
-    """The bytes of an image, a sound or an embedded file."""
+    """Return the bytes of an image, audio or an embedded file."""
     try:
-        said = msgspec.json.decode(block)
-        if said["type"] in ("image", "audio"):
-            return base64.b64decode(said["data"], validate=True)
-        if said["type"] == "resource":
-            held = said["resource"]
+        decoded = msgspec.json.decode(block)
+        if decoded["type"] in ("image", "audio"):
+            return base64.b64decode(decoded["data"], validate=True)
+        if decoded["type"] == "resource":
+            held = decoded["resource"]
             return held["text"].encode() if "text" in held else base64.b64decode(held["blob"], validate=True)
-    except (
-        msgspec.DecodeError,
-        RecursionError,
-        binascii.Error,
-        KeyError,
-        TypeError,
-        AttributeError,
-        ValueError,
-    ):
-        return None  # it is not what it seemed: then it is shown as it is
+    except (RecursionError, LookupError, TypeError, AttributeError, ValueError):
+        return None  # not base64 after all: shown as it is
     return None
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="mcp-envelope read",
-        usage="mcp-envelope read HANDLE [--path P] [--offset N] [options]\n"
-        "       mcp-envelope read HANDLE [--query Q | --grep RE | --all] [options]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        takes="handle",
-    )
+    usage = "HANDLE [--path P] [--offset N] [options]\nHANDLE [--query Q | --grep RE | --all] [options]"
+    parser = Parser("read", usage, _DESCRIPTION, _EPILOG, takes="handle")
+    text, number = console.plain_text, console.whole_number
     parser.add_argument("handle", metavar="HANDLE", help="the handle from the notice of the cut result")
-    what = parser.add_argument_group("what to read")
-    add = what.add_argument
-    add(
-        "--path",
-        type=console.plain_text,
-        metavar="P",
-        help="a JSON pointer, such as /items/3 (default: the top)",
-    )
-    add(
-        "--offset",
-        type=console.whole_number,
-        metavar="N",
-        help="the first item, member, character or match, counted from 0",
-    )
-    group = what.add_mutually_exclusive_group()
-    group.add_argument("--query", type=console.plain_text, metavar="Q", help="select with JMESPath")
-    group.add_argument(
-        "--grep", type=console.plain_text, metavar="RE", help="search lines, with an RE2 pattern"
-    )
-    group.add_argument("--all", action="store_true", help="all of it, exactly as it was stored")
-    add("--exact", action="store_true", help="the exact characters, also of JSON, as text")
-    add(
-        "--context",
-        type=console.whole_number,
-        metavar="N",
-        help="with --grep: lines around each match, up to 20",
-    )
-
-    size = parser.add_argument_group("how much of it")
-    limit = size.add_mutually_exclusive_group().add_argument
-    limit(
-        "--tokens", type=console.whole_number, metavar="N", help="the most tokens of a page (default: 8000)"
-    )
-    limit("--bytes", type=console.whole_number, metavar="N", help="the same in bytes")
-    size.add_argument(
-        "--meter",
-        type=console.one_of(METERS),
-        metavar="METER",
-        help="what counts: bytes, chars4, estimate (the default for tokens) or exact",
-    )
-    vaults.add_arguments(parser)
-    add = parser.add_argument_group("the output").add_argument
-    add("--output", default=files.STDIN, metavar="FILE", help="write it there (default: standard output)")
-    add(
-        "--json",
-        action="store_true",
-        help="print the CallToolResult that the tool envelope_read answers with",
-    )
+    add, way = parser.options("what to read"), parser.options("what to read", exclusive=True)
+    add("--path P", "a JSON pointer, such as /items/3 (default: the whole result)", text)
+    add("--offset N", "the first item, member, character or match, counted from 0", number)
+    way("--query Q", "select with JMESPath", text)
+    way("--grep RE", "search lines, with an RE2 pattern", text)
+    way("--all", "all of it, exactly as it was stored")
+    add("--exact", "the exact characters, even of JSON, as text")
+    add("--context N", "with --grep: lines around each match, up to 20", number)
+    meters = "what counts: bytes, chars4, estimate (the default for tokens) or exact"
+    parser.budget_options("how much of it", "the most tokens of a page (default: 8000)", meters)
+    settings.vault_options(parser)
+    add = parser.options("the output")
+    add("--output FILE", "write it there (default: standard output)", default=files.STDIN)
+    add("--json", "print the CallToolResult that the tool envelope_read returns")
     return parser

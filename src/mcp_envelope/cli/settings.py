@@ -1,9 +1,10 @@
-"""What the environment says, and a file if one is named: the policy, the budget, and the place of the vault.
+"""Settings for a single command: the policy, the budget, and its vault.
 
-Strategy: a command takes settings from a file only if it is told which one, because the nearest one may be
-anybody's, and it could send payloads anywhere. Reading settings takes longer than sealing a small payload, so it
-happens only if there are some. The variables of the vault alone make no policy: where a result is kept must not
-change how it looks.
+Strategy: a command reads a settings file only if it is named, because the nearest one may be anybody's, and
+could send payloads anywhere. Reading settings takes longer than sealing a small payload, so it happens only if
+there are some. The vault's own variables don't make a policy: where a result is kept must not change how it
+looks. Most results fit, so the vault is not loaded or created until one is cut. An address that is clearly well
+formed is trusted; any other is opened at once, to report what is wrong with it. Reading never creates a vault.
 """
 
 from __future__ import annotations
@@ -11,45 +12,140 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..budget import Budget
+from ..budget import Budget, MeterUnavailable
 from ..dialects import dialect
-from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
+from ..payload import new_handle
+from ..vault.store import DEFAULT_CAP, DEFAULT_TTL, StoreError
 from . import console, files
-from .console import Misuse
+from .console import Misuse, Parser
 
 if TYPE_CHECKING:
-    from ..policy import Policy
+    from ..config import Policy
+    from ..payload import Payload
+    from ..vault.vault import Vault
 
-# As in the table of settings, which takes a while to import.
+# As in `config`, which takes a while to import.
 PREFIX: Final = "MCP_ENVELOPE_"
 _VAULT: Final = f"{PREFIX}VAULT"
 _OTHERS: Final = ("CTXO_", "SCALPEL_")
 _PASSWORD: Final = re.compile(r"(://[^/@]*:)[^/@]*@")
+_WELL_FORMED: Final = re.compile(
+    r"(?!.*://).+|sqlite:///.+|(valkey|redis)s?://([^/@\s]*@)?[a-z0-9.-]+(:[0-9]{1,5})?(/[0-9]*)?",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
-class Place(NamedTuple):
-    """Where the vault is; no address is the default file. `again` has the options that lead there again."""
+class VaultAddress(NamedTuple):
+    """Where the vault is; no address means the default file. `again` has the options that name it in a command."""
 
     address: str | None = None
     ttl: float = DEFAULT_TTL
     cap: int = DEFAULT_CAP
     again: tuple[str, ...] = ()
 
+    @property
+    def is_none(self) -> bool:
+        return self.address is not None and self.address.strip().lower() in ("none", "off")
+
+    def check(self) -> None:
+        address = self.address
+        if address is None:
+            return
+        lacks_library = not address.startswith("sqlite:") and "://" in address and find_spec("valkey") is None
+        if lacks_library or not _WELL_FORMED.fullmatch(address):
+            with self.opened():
+                pass
+
+    @contextmanager
+    def opened(self) -> Iterator[Vault | None]:
+        """The vault, or None if there should be none. The command reports problems, so the log is silent."""
+        import logging
+
+        from ..vault.vault import open_vault
+
+        log, silence = logging.getLogger("mcp_envelope"), logging.NullHandler()
+        log.addHandler(silence)
+        vault = None
+        try:
+            try:
+                vault = open_vault(self.address, ttl=self.ttl, cap=self.cap)
+            except (ValueError, StoreError) as error:
+                # Nothing was touched yet: it is the address, or a library that is missing.
+                option, value = self.again or ("", "")
+                named = {"--vault": "argument --vault", "--config": f"vault in {value}"}.get(option, _VAULT)
+                raise Misuse(f"{named}: {error}") from None
+            yield vault
+        finally:
+            if vault is not None:
+                vault.close()
+            log.removeHandler(silence)
+
+    def read_command(self, handle: str, *options: str) -> str:
+        """The command that reads on, to paste."""
+        return console.command("mcp-envelope", "read", handle, *options, *self.again)
+
+
+class VaultOnDemand:
+    """A vault that is opened to store something. `kept` is the handle of that, `problem` why it was not stored."""
+
+    def __init__(self, address: VaultAddress) -> None:
+        self._address = address
+        self.kept: str | None = None
+        self.problem: str | None = None
+
+    def promise(self) -> tuple[str, float]:
+        return new_handle(), time.time() + self._address.ttl
+
+    def keep(self, handle: str, payload: Payload, tool: str | None) -> str | None:
+        try:
+            with self._address.opened() as vault:
+                assert vault is not None
+                self.problem = vault.keep(handle, payload, tool)
+        except (StoreError, Misuse) as error:
+            self.problem = str(error)
+        if self.problem is None:
+            self.kept = handle
+        return self.problem
+
+
+def missing_file(vault: Vault) -> str | None:
+    """Return the file of a vault that doesn't exist yet."""
+    from ..vault.sqlite import SQLiteStore
+
+    is_file = isinstance(vault.store, SQLiteStore)
+    return vault.store.place if is_file and not os.path.lexists(vault.store.place) else None
+
+
+def vault_options(parser: Parser, config: bool = True) -> None:
+    add = parser.options("the vault")
+    where = "a file, sqlite:///PATH, valkey://HOST:PORT, rediss://HOST:PORT, or none"
+    default = "MCP_ENVELOPE_VAULT, else a file in your state folder"
+    add("--vault URL", f"where whole results are kept: {where} (default: {default})")
+    if config:
+        add("--config FILE", "take it from the settings in a mcp-envelope.toml")
+
 
 def policy(config: str | None, tool: str | None = None, spoken: str | None = None) -> Policy | None:
-    """The settings of the file and of the environment, if there are any; what is wrong with them is told."""
+    """Return the policy of the file and of the environment, if they set anything. Complaints are printed.
+
+    A single wrong setting is left out, with a warning; a file that cannot be parsed at all is an error.
+    """
     environment = {**os.environ, **({f"{PREFIX}DIALECT": spoken} if spoken else {})}
     if config is not None:
-        files.read(config)
+        files.check_config(config)
     elif not any(name.startswith((PREFIX, *_OTHERS)) and not _is_of_vault(name) for name in environment):
         return None
     return _composed(config, environment, tool)
 
 
-def place(vault: str | None, config: str | None, found: Policy | None) -> Place:
-    """Of the option `--vault`, the policy, and the environment the first that says something."""
+def vault_address(vault: str | None, config: str | None, found: Policy | None) -> VaultAddress:
+    """Return what the option `--vault`, the policy or the environment names, in this order."""
     ours = {name: value for name, value in os.environ.items() if _is_of_vault(name) and value}
     if found is None and ours.keys() - {_VAULT}:
         found = _composed(None, ours, None)
@@ -60,18 +156,18 @@ def place(vault: str | None, config: str | None, found: Policy | None) -> Place:
     elif config is not None:
         again = ("--config", config)
     if found is None:
-        return Place(address, again=again)
-    return Place(address, found.vault_ttl, found.vault_size, again)
+        return VaultAddress(address, again=again)
+    return VaultAddress(address, found.vault_ttl, found.vault_size, again)
 
 
 def budget(options: argparse.Namespace, found: Policy | None, spoken: str = "native") -> Budget:
-    """What the options ask for, else what is configured, else what is usual in the dialect."""
+    """Return the budget that the options ask for, else the configured one, else the dialect's default."""
     asked = (options.tokens, options.bytes, options.meter) != (None, None, None)
-    if found is not None and not asked and (configured := found.budget):
-        return configured
     try:
+        if found is not None and not asked and (configured := found.budget):
+            return configured
         return dialect(spoken).budget(options.tokens, options.bytes, options.meter)
-    except ValueError as error:
+    except (ValueError, MeterUnavailable) as error:
         raise Misuse(str(error)) from None
 
 
@@ -84,7 +180,7 @@ def _is_of_vault(name: str) -> bool:
 
 
 def _composed(config: str | None, environment: dict[str, str], tool: str | None) -> Policy:
-    from ..policy import Settings
+    from ..config import Settings
 
     settings = Settings(config or os.devnull, environment, say=lambda _: None)
     policy = settings.policy(tool)

@@ -1,27 +1,27 @@
-"""`mcp-envelope wrap`: the proxy put in front of the servers in a client's configuration.
+"""`mcp-envelope wrap`: put the proxy in front of the servers in a client's configuration.
 
-Strategy: find the file, plan the change, show it, ask, write. The diff goes to standard output, words for people to
-standard error. What `unwrap` does in the same way is here too: the target, the diff, the question, the writing.
+Strategy: find the file, plan the change, show it, ask, write. The diff goes to standard output, messages go to
+standard error. What `unwrap` shares with it is here too: the target, the diff, the question, the writing.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ..dialects import NAMES
-from ..wire.remote import missing_extra
-from ..wrap import backups, planning
-from ..wrap.diffs import Side, unified
-from ..wrap.entries import MODULE, PROGRAM, Launch, is_program
-from ..wrap.masking import Masks
-from ..wrap.places import CLIENTS, SCOPES, places
-from ..wrap.tree import Broken, Document, servers
+from ..clients import backup, config_file, wrapping
+from ..clients.config_file import ConfigFile, NotConfig
+from ..clients.diff import Masks, Side, unified
+from ..clients.locations import CLIENTS, SCOPES, locations
+from ..clients.server_entry import MODULE, PROGRAM, SETTINGS, Launch, is_program
+from ..clients.wrapping import WrapOptions, WrapPlan
+from ..spelling import did_you_mean
 from . import console, proxy
 from .console import BadInput, Misuse, Parser
 
@@ -30,30 +30,30 @@ _MANY: Final = 20
 _COLOURS: Final = {"+": "32", "-": "31", "@": "36"}
 _DESCRIPTION: Final = """\
 Put the proxy in front of the MCP servers in a client's configuration.
-The change is shown first, and the file as it was is kept beside it.
-Comments, order and every other byte stay. Run it again whenever you like.
+The change is shown first, and a backup of the file is kept next to it.
+Comments, order and every other byte stay. Running it again is safe.
 """
 _EPILOG: Final = """\
 clients:
   claude-code     .mcp.json here, else ~/.claude.json
   claude-desktop  claude_desktop_config.json
   cursor          .cursor/mcp.json here, else in the home folder
-  vscode          .vscode/mcp.json here, else mcp.json of the user
+  vscode          .vscode/mcp.json here, else the user's mcp.json
   codex           .codex/config.toml here, else ~/.codex/config.toml
   gemini          .gemini/settings.json here, else in the home folder
-  The first that exists and has servers is taken; --scope says which.
+  The first that exists and has servers is used; --scope picks one.
 
 what happens to a server:
   npx -y server .      becomes  mcp-envelope proxy -- npx -y server .
-  Entries that go through the proxy already stay as they are. With --tokens,
-  --bytes, --dialect, --config, --vault or --command these are set in them too.
-  Remote servers (with a URL) stay as they are unless you say --remote: a
-  client can log in with a browser, the proxy cannot. Values of headers go into
-  the entry's env, not on a command line.
+  Entries that already go through the proxy stay as they are, except for what
+  --tokens, --bytes, --dialect, --config, --vault or --command set.
+  Remote servers (with a URL) are left alone without --remote, because a client
+  can log in with a browser and the proxy cannot. The values of headers go into
+  the entry's env, never onto a command line.
 
 exit codes:
   0    done, or nothing to do
-  1    you said no
+  1    you answered no
   2    wrong usage, or --yes is needed
   3    a file cannot be read, understood or written; nothing was changed
 
@@ -67,81 +67,133 @@ examples:
 
 
 class Target(NamedTuple):
-    """The file that was meant, as it was read."""
+    """The file to change, as it was read, and what both commands do with it."""
 
     path: Path
     data: bytes
-    document: Document
+    config: ConfigFile
+
+    def choice(self, options: argparse.Namespace) -> Callable[[str], bool]:
+        """Which servers to change."""
+        known = {server.name for server in self.config.servers()}
+        for name in (*options.servers, *options.leave):
+            if name not in known:
+                raise Misuse(f"there is no server {name!r} in {self.path}{did_you_mean(name, known)}")
+        wanted, left = set(options.servers) or known, set(options.leave)
+        return lambda name: name in wanted and name not in left
+
+    def plan(self, make: Callable[[], WrapPlan]) -> WrapPlan:
+        try:
+            plan = make()
+        except wrapping.Unsafe as names:
+            raise BadInput(
+                f"{self.path}: {names} cannot be edited without changing other settings; nothing was changed"
+                " (leave them out with --except)"
+            ) from None
+        for label, reason in plan.skipped:
+            console.say("warning", f"{label} {reason}; left as it is")
+        return plan
+
+    def show_and_ask(self, text: str, options: argparse.Namespace, masks: Masks) -> int | None:
+        """Show the change and ask; return None if it may be made, else the exit code."""
+        new = parse(text.encode(), self.path)
+        console.write_text(self._diff(new, masks))
+        if self.path.name == ".claude.json":
+            console.say("note", "Claude Code writes to this file while it runs; close it first")
+        if options.dry_run:
+            console.say("note", "nothing was written (--dry-run)")
+            return console.OK
+        if options.yes:
+            return None
+        if sys.stdin is None or not sys.stdin.isatty():
+            advice = "add --yes to write, or --dry-run to only look"
+            console.say("error", f"nothing was written: no terminal to ask on; {advice}")
+            return console.USAGE
+        if console.confirms(f"Write this to {self.path}?"):
+            return None
+        console.say("note", "nothing was written")
+        return DECLINED
+
+    def write(self, text: str, *, keep: bool) -> None:
+        try:
+            backup.replace(self.path, self.data, text.encode(), keep=keep)
+        except backup.Changed:
+            advice = "nothing was written, try again"
+            raise BadInput(f"{self.path} was changed by another program just now; {advice}") from None
+        except OSError as error:
+            raise BadInput(
+                f"cannot write {self.path}: {console.reason(error)}; the file is as it was"
+            ) from None
+
+    def _diff(self, new: ConfigFile, masks: Masks) -> str:
+        colour = console.has_colour(sys.stdout)
+        old_side, new_side = (Side.of(each.text, masks.shown(each)) for each in (self.config, new))
+        lines = []
+        for line in unified(old_side, new_side, str(self.path)):
+            shown = console.printable(line.expandtabs(4))
+            if colour and line[:1] in _COLOURS:
+                shown = f"\x1b[{_COLOURS[line[:1]]}m{shown}\x1b[0m"
+            lines.append(f"{shown}\n")
+        return "".join(lines)
 
 
 def run(arguments: list[str]) -> int:
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    masks = Masks()
-    _check(options, parser)
-    wish = _wish(options, parser, masks)
-    target = find_target(options, parser)
-    if not servers(target.document):
+    options = _parser().parse_args(arguments)
+    _check(options)
+    masking = masks()
+    wanted = _wanted(options, masking)
+    target = find_target(options)
+    if not target.config.servers():
         console.say("done", f"No servers in {target.path}; nothing to do.")
-        return console.SEALED
-    try:
-        plan = planning.wrap(target.document, wish, choice(options, parser, target), masks.is_secret)
-    except planning.Unsafe as which:
-        raise unsafe(target, which) from None
-    _tell(plan)
+        return console.OK
+    chosen = target.choice(options)
+    plan = target.plan(lambda: wrapping.wrap(target.config, wanted, chosen, masking.is_secret))
+    if plan.remote:
+        console.say("note", f"remote, left alone without --remote: {listed(plan.remote)}")
+    if plan.already:
+        console.say("note", f"already wrapped: {listed(plan.already)}")
     if not plan.is_change:
         console.say("done", f"Nothing to do in {target.path}.")
-        return console.SEALED
-    refusal = show_and_ask(target, plan.text, options, masks)
+        return console.OK
+    refusal = target.show_and_ask(plan.text, options, masking)
     if refusal is not None:
         return refusal
-    keep = not plan.is_wrapped or backups.backup(target.path) is None
-    write(target, plan.text, keep=keep)
+    keep = not plan.is_wrapped or backup.read(target.path) is None
+    target.write(plan.text, keep=keep)
     console.say("done", f"Wrapped in {target.path}: {listed([*plan.changed, *plan.updated])}.")
-    kept = backups.backup_of(target.path)
-    console.say("done", f"As it was: {kept}. To undo: mcp-envelope unwrap {options.target}")
+    kept, undo = backup.path_of(target.path), console.command("mcp-envelope", "unwrap", options.target)
+    console.say("done", f"Backup: {kept}. To undo: {undo}")
     console.say("done", "Restart the client to use it.")
-    return console.SEALED
+    return console.OK
 
 
-def _check(options: argparse.Namespace, parser: Parser) -> None:
-    """What the proxy would refuse when a client starts it is refused now. Another program is not ours to judge."""
-    if options.command is not None:
-        return
-    try:
+def _check(options: argparse.Namespace) -> None:
+    """Refuse now what the proxy would refuse when a client starts it, unless it is another program."""
+    if options.command is None:
         proxy.check(options)
-        if options.remote and (lacking := missing_extra()):
+        if options.remote and (lacking := proxy.missing_extra()):
             raise Misuse(f"--remote: {lacking}")
-    except Misuse as error:
-        parser.error(str(error))
 
 
-def _wish(options: argparse.Namespace, parser: Parser, masks: Masks) -> planning.Wish:
-    settings: dict[str, str] = {}
-    for name in ("tokens", "bytes", "dialect", "config", "vault"):
-        value = getattr(options, name)
-        if value is not None:
-            settings[f"--{name}"] = str(value)
-    # A client starts the proxy in a folder of its own choice.
+def _wanted(options: argparse.Namespace, masks: Masks) -> WrapOptions:
+    given = {name: getattr(options, name.removeprefix("--")) for name in SETTINGS}
+    settings = {name: str(value) for name, value in given.items() if value is not None}
+    # A client starts the proxy in a folder of its own choosing.
     if options.config is not None:
         settings["--config"] = _absolute(options.config)
     if options.vault is not None:
         if masks.is_secret(options.vault):
-            parser.error("--vault has a password in it, which would stand on a command line")
+            raise Misuse("--vault has a password in it, which would appear on a command line")
         if "://" not in options.vault and options.vault.lower() not in ("none", "off"):
             settings["--vault"] = _absolute(options.vault)
-    program = None
-    if options.command is not None:
-        program = (_program(options.command, parser),)
-    return planning.Wish(Launch(program or _running()), program, settings, options.remote)
+    program = None if options.command is None else (_program(options.command),)
+    return WrapOptions(Launch(program or _running()), program, settings, options.remote)
 
 
-def _program(command: str, parser: Parser) -> str:
+def _program(command: str) -> str:
     if not is_program(command):
-        parser.error(f"--command: the name has to be {PROGRAM}, or unwrap would not know it again")
-    if os.path.basename(command) == command:
-        return command
-    return _absolute(command)
+        raise Misuse(f"--command: the program must be named {PROGRAM}, or unwrap would not recognize it")
+    return command if os.path.basename(command) == command else _absolute(command)
 
 
 def _absolute(path: str) -> str:
@@ -149,7 +201,7 @@ def _absolute(path: str) -> str:
 
 
 def _running() -> tuple[str, ...]:
-    """How this program was started, as a full path: programs with windows have a short PATH of their own."""
+    """How this program was started, as a full path: desktop programs have a short PATH of their own."""
     started = sys.argv[0]
     if is_program(started):
         found = shutil.which(started) or shutil.which(PROGRAM)
@@ -158,37 +210,38 @@ def _running() -> tuple[str, ...]:
     return (sys.executable, "-m", MODULE)
 
 
-def _tell(plan: planning.Plan) -> None:
-    if plan.remote:
-        console.say("note", f"remote, left as it is (--remote includes it): {listed(plan.remote)}")
-    for label, reason in plan.unfit:
-        console.say("warning", f"{label} {reason}; left as it is")
-    if plan.already:
-        console.say("note", f"wrapped already: {listed(plan.already)}")
-
-
 # -- what unwrap does too -----------------------------------------------------------------------------------
 
 
-def find_target(options: argparse.Namespace, parser: Parser) -> Target:
-    """The first place that exists and has servers; failing that, the first that exists."""
+def masks() -> Masks:
+    """What the diff hides: whatever the engine takes for a secret."""
+    from ..redaction import Redactor
+    from ..secrets import SENSITIVE_KEYS
+
+    redactor = Redactor()
+    return Masks(lambda text: redactor.redact_text(text)[0], re.compile(SENSITIVE_KEYS).search)
+
+
+def find_target(options: argparse.Namespace) -> Target:
+    """The first file that exists and has servers; failing that, the first that exists."""
     if options.target is None:
-        parser.error(f"say whose configuration: {', '.join(CLIENTS)}, or a file")
+        raise Misuse(f"name a client ({', '.join(CLIENTS)}) or a file")
     is_client = options.target in CLIENTS
     if not is_client and options.scope is not None:
-        parser.error("--scope goes with a client, not with a file")
-    looked = places(options.target, options.scope) if is_client else [Path(options.target).expanduser()]
+        raise Misuse("--scope goes with a client, not with a file")
+    looked = locations(options.target, options.scope) if is_client else [Path(options.target).expanduser()]
     if not looked:
-        parser.error(f"{options.target} has no file of a project")
+        raise Misuse(f"{options.target} has no project configuration")
     targets = _existing(looked)
     first = next(targets, None)
+    if first is None and is_client:
+        places = ", ".join(map(str, looked))
+        raise BadInput(f"no configuration of {options.target} found; looked for {places}")
     if first is None:
-        if is_client:
-            raise BadInput(f"no configuration of {options.target}; looked for {', '.join(map(str, looked))}")
-        raise BadInput(f"there is no file {options.target}{console.nearest(options.target, CLIENTS)}")
-    if servers(first.document):
+        raise BadInput(f"there is no file {options.target}{did_you_mean(options.target, CLIENTS)}")
+    if first.config.servers():
         return first
-    return next((target for target in targets if servers(target.document)), first)
+    return next((target for target in targets if target.config.servers()), first)
 
 
 def _existing(looked: list[Path]) -> Iterator[Target]:
@@ -202,22 +255,12 @@ def _existing(looked: list[Path]) -> Iterator[Target]:
         yield Target(path, data, parse(data, path))
 
 
-def parse(data: bytes, path: Path) -> Document:
+def parse(data: bytes, path: Path) -> ConfigFile:
     try:
-        return planning.read(data, backups.real(path).name)
-    except Broken as error:
+        return config_file.read(data, backup.real(path).name)
+    except NotConfig as error:
         joint = ", " if str(error).startswith("line ") else ": "
         raise BadInput(f"{path}{joint}{error}") from None
-
-
-def choice(options: argparse.Namespace, parser: Parser, target: Target) -> Callable[[str], bool]:
-    """Which servers were meant."""
-    known = {server.name for server in servers(target.document)}
-    for name in (*options.servers, *options.leave):
-        if name not in known:
-            parser.error(f"there is no server {name!r} in {target.path}{console.nearest(name, known)}")
-    wanted, left = set(options.servers) or known, set(options.leave)
-    return lambda name: name in wanted and name not in left
 
 
 def listed(names: list[str]) -> str:
@@ -225,70 +268,17 @@ def listed(names: list[str]) -> str:
     return few if len(names) <= _MANY else f"{few} and {len(names) - _MANY} more"
 
 
-def unsafe(target: Target, names: planning.Unsafe) -> BadInput:
-    return BadInput(
-        f"{target.path}: cannot be edited without touching more than {names}; nothing was changed"
-        f" (leave them out with --except)"
-    )
-
-
-def show_and_ask(target: Target, text: str, options: argparse.Namespace, masks: Masks) -> int | None:
-    """The change, and whether it may be made: None, or the exit code if not."""
-    new = parse(text.encode(), target.path)
-    console.write_out(_diff(target, new, masks))
-    if target.path.name == ".claude.json":
-        console.say("note", "Claude Code writes this file while it runs; close it first")
-    if options.dry_run:
-        console.say("note", "nothing was written (--dry-run)")
-        return console.SEALED
-    if options.yes:
-        return None
-    if sys.stdin is None or not sys.stdin.isatty():
-        console.say(
-            "error", "nothing was written: there is nobody to ask; add --yes, or --dry-run to look only"
-        )
-        return console.USAGE
-    sys.stderr.write(f"Write this to {console.printable(str(target.path))}? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
-        return None
-    console.say("note", "nothing was written")
-    return DECLINED
-
-
-def _diff(target: Target, new: Document, masks: Masks) -> bytes:
-    colour = sys.stdout is not None and console.has_colour(sys.stdout)
-    old_side, new_side = (Side.of(each.text, masks.shown(each)) for each in (target.document, new))
-    lines = []
-    for line in unified(old_side, new_side, str(target.path)):
-        shown = console.printable(line.expandtabs(4))
-        if colour and line[:1] in _COLOURS:
-            shown = f"\x1b[{_COLOURS[line[:1]]}m{shown}\x1b[0m"
-        lines.append(f"{shown}\n")
-    return "".join(lines).encode("utf-8", "backslashreplace")
-
-
-def write(target: Target, text: str, *, keep: bool) -> None:
-    try:
-        backups.replace(target.path, target.data, text.encode(), keep=keep)
-    except backups.Changed:
-        raise BadInput(
-            f"{target.path} was changed by another program just now; nothing was written, run it again"
-        ) from None
-    except OSError as error:
-        raise BadInput(
-            f"cannot write {target.path}: {console.reason(error)}; the file is as it was"
-        ) from None
-
-
-def add_shared(parser: Parser) -> None:
-    add = parser.add_argument
-    add("target", nargs="?", metavar="CLIENT|FILE", type=console.plain_text, help="whose configuration")
-    add("--scope", metavar="SCOPE", type=console.one_of(SCOPES), help="the client's file: project or user")
-    add("--servers", metavar="NAMES", type=_names, default=[], help="only these, with commas between")
-    add("--except", metavar="NAMES", type=_names, default=[], dest="leave", help="all but these")
-    add("--dry-run", action="store_true", help="show the change and write nothing")
-    add("--yes", action="store_true", help="write without asking")
+def shared_parser(command: str, description: str, epilog: str) -> Parser:
+    parser = Parser(command, "CLIENT|FILE [options]", description, epilog)
+    target = "whose configuration: a client's name or a path"
+    parser.add_argument("target", nargs="?", metavar="CLIENT|FILE", type=console.plain_text, help=target)
+    add = parser.options()
+    add("--scope SCOPE", "the client's file: project or user", console.one_of(SCOPES))
+    add("--servers NAMES", "only these, separated by commas", _names, default=[])
+    add("--except NAMES", "all but these", _names, default=[], dest="leave")
+    add("--dry-run", "show the change and write nothing")
+    add("--yes", "write without asking")
+    return parser
 
 
 def _names(text: str) -> list[str]:
@@ -296,33 +286,15 @@ def _names(text: str) -> list[str]:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="mcp-envelope wrap",
-        usage="mcp-envelope wrap CLIENT|FILE [options]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-    )
-    add_shared(parser)
-    add = parser.add_argument
-    add("--remote", action="store_true", help="servers with a URL too")
-    budget = parser.add_mutually_exclusive_group()
-    budget.add_argument("--tokens", metavar="N", type=_budget, help="the proxy's budget in tokens")
-    budget.add_argument("--bytes", metavar="N", type=_budget, help="the proxy's budget in bytes")
-    add("--dialect", metavar="DIALECT", type=console.one_of(NAMES), help="the proxy's dialect")
-    add("--config", metavar="FILE", type=console.plain_text, help="the proxy's mcp-envelope.toml")
-    add("--vault", metavar="URL", type=console.plain_text, help="where the proxy keeps what was cut")
-    add(
-        "--command",
-        metavar="PATH",
-        type=console.plain_text,
-        help="what the client starts (default: this program, with its full path)",
-    )
+    parser = shared_parser("wrap", _DESCRIPTION, _EPILOG)
+    add, limit = parser.options(), parser.options(exclusive=True)
+    text, number = console.plain_text, console.positive_number
+    add("--remote", "include servers with a URL")
+    limit("--tokens N", "the proxy's budget in tokens", number)
+    limit("--bytes N", "the proxy's budget in bytes", number)
+    add("--dialect DIALECT", "the proxy's dialect", console.dialect_name)
+    add("--config FILE", "the proxy's mcp-envelope.toml", text)
+    add("--vault URL", "where the proxy stores whole results", text)
+    add("--command PATH", "what the client starts (default: this program, with its full path)", text)
     parser.set_defaults(meter=None)
     return parser
-
-
-def _budget(text: str) -> int:
-    number = console.whole_number(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is no budget")
-    return number

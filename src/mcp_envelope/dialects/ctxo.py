@@ -1,29 +1,25 @@
-"""The dialect `ctxo`: the payload's own keys, then `_meta`, in one text part of a limited size.
+"""The dialect `ctxo`: the payload's own keys, then `_meta`, in one text block of limited size.
 
-Strategy: bytes are counted, so nothing has to be searched for. Only lists under known names are cut: the one
-with the most items first, to the longest prefix for which the whole document, `_meta` included, is within the
-limit, one item at least; if that is not enough, the next one. What has no such list is returned whole, as the
-document says.
+Strategy: only lists with known names are cut. The one with the most items is cut first, to the longest prefix
+with which the whole document, `_meta` included, is within the limit, but to one item at least; if that is not
+enough, the next one follows. A payload without such a list is returned whole, as the contract says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from itertools import accumulate, takewhile
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from ..blocks import text_block
-from ..budget import Budget, check_whole
-from ..facts import Facts
-from ..fitting import Cut
-from ..job import Job, Lanes
-from ..jsontree import Buffer, Member, Node, TooDeep, assembled, encode
-from ..meters import meter as meter_of
+from ..budget import Budget, check_whole, meter_named
+from ..fit.documents import Cut
+from ..jsontext.document import Buffer, Member, Node, TooDeep, assembled, encode, text_block
+from ..lanes import Lanes, Plan
+from ..outcome import Outcome
 from ..payload import to_json
-from . import notice
+from . import BudgetRange, Dialect, notice
 
 DEFAULT_LIMIT: Final = 8192
 TRUNCATABLE: Final = frozenset(
@@ -44,61 +40,59 @@ TRUNCATABLE: Final = frozenset(
 _HINT: Final = "Narrow the query, or raise CTXO_RESPONSE_LIMIT."
 
 
-class Ctxo:
+class Ctxo(Dialect):
     name = "ctxo"
+    names_handles = False
+    limits = BudgetRange(tokens=None, bytes=DEFAULT_LIMIT, least_bytes=1)
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
         check_whole(tokens=tokens, max_bytes=max_bytes)
         if tokens is not None:
             return Budget.of(tokens=tokens, meter=meter)
-        return Budget(DEFAULT_LIMIT if max_bytes is None else max(1, max_bytes), meter_of("bytes"))
+        return Budget(DEFAULT_LIMIT if max_bytes is None else max(1, max_bytes), meter_named("bytes"))
 
-    def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:
-        """There is no structured lane, so there is nothing to promise."""
-        return None
-
-    def seal(self, job: Job) -> Lanes:
-        facts = job.facts
+    def fit(self, plan: Plan) -> Lanes:
+        outcome = plan.outcome
         cuts: tuple[Cut, ...] = ()
-        if facts.error is not None:
-            text = encode({"error": True, "message": facts.error.message})
-        elif facts.miss is not None:
-            said = {"found": False, "hint": facts.miss.hint}
-            text = to_json({**said, **(facts.miss.details or {}), **said})
+        if outcome.error is not None:
+            text = encode({"error": True, "message": outcome.error.message})
+        elif outcome.miss is not None:
+            miss = {"found": False, "hint": outcome.miss.hint}
+            text = to_json({**miss, **(outcome.miss.details or {}), **miss})
         else:
-            text, cuts = _Document(job).sealed()
-        content = job.lane(b"[%b]" % text_block(text.decode()), cuts, measured=text)
-        # The document has no place for a handle; what reads results as a program finds it beside.
-        meta = notice.meta(job.with_cuts(cuts)) if cuts and facts.handle is not None else None
-        return Lanes(content, None, False, facts, meta)
+            text, cuts = _Document(plan).sealed()
+        content = plan.lane(b"[%b]" % text_block(text.decode()), cuts, measured=text)
+        # The contract has no place for a handle; programs find it in the result's `_meta`.
+        meta = notice.meta(plan.with_cuts(cuts)) if cuts and outcome.handle is not None else None
+        return Lanes(content, None, False, outcome, meta)
 
 
 class _Document:
     """The payload as an object, and how many items of its lists are shown."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.facts: Facts = job.facts
-        node = job.payload.as_node()
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.outcome: Outcome = plan.outcome
+        node = plan.payload.as_node()
         members = _members(node)
         self.has_own_keys = members is not None
         if members is not None:
             self.members = [member for member in members if member.key != "_meta"]
             self.size = assembled(self.members).size
         else:
-            # The payload's own keys come first, so what has none gets one.
+            # The contract expects keys, so a payload without any gets one.
             key = "results" if node.kind == "array" else "result"
             self.members = [Member(key, encode(key), node.raw)]
             self.size = len(key) + 5 + node.size
         self.lists: dict[int, list[Buffer]] = {}
-        if job.payload.partial:
-            # The beginning of a long list: the rest went by, and was counted.
+        if plan.payload.partial:
+            # This is the beginning of a long list; the rest was only counted.
             self.lists[0] = node.items(0)
         else:
-            self._find_lists(TRUNCATABLE | set(job.truncatable))
+            self._find_lists(TRUNCATABLE | set(plan.truncatable))
         self.kept = {index: len(items) for index, items in self.lists.items()}
-        self.totals = {**self.kept, 0: node.total()} if job.payload.partial else dict(self.kept)
-        # The most items first; of equal ones the first.
+        self.totals = {**self.kept, 0: node.total()} if plan.payload.partial else dict(self.kept)
+        # The list with the most items first; among equals, the first one.
         self.order = sorted(self.lists, key=lambda index: -len(self.lists[index]))
 
     def _find_lists(self, names: frozenset[str]) -> None:
@@ -131,17 +125,17 @@ class _Document:
         return self._text(truncated=bool(cuts)), cuts
 
     def _path(self, index: int) -> str:
-        """Where a list is in what is stored, which doesn't know of a key that was made up here."""
-        return f"{self.job.base}/{self.members[index].key}" if self.has_own_keys else self.job.base
+        """Return the path of a list in the stored payload, which doesn't have the key that was added here."""
+        return f"{self.plan.base}/{self.members[index].key}" if self.has_own_keys else self.plan.base
 
     def _at_most(self, items: list[Buffer]) -> int:
-        """How many items could fit if nothing else were there: no need to look beyond."""
+        """Return how many items would fit on their own: an upper bound for the search."""
         sizes = accumulate(len(item) + 1 for item in items)
-        limit = self.job.limit if self.job.budget.unit == "bytes" else self.job.limit * 128
+        limit = self.plan.limit if self.plan.budget.unit == "bytes" else self.plan.limit * 128
         return max(1, sum(1 for _ in takewhile(lambda size: size <= limit, sizes)))
 
     def _fits(self, text: bytes) -> bool:
-        return self.job.budget.meter.count(text) <= self.job.limit
+        return self.plan.budget.meter.count(text) <= self.plan.limit
 
     def _text(self, truncated: bool) -> bytes:
         parts = [
@@ -167,9 +161,9 @@ class _Document:
         }
         if truncated:
             cuts = [Cut(f"/{self.members[largest].key}", "items", 0, 1, 0)] if largest is not None else []
-            meta["hint"] = replace(self.facts, cuts=tuple(cuts)).next_step() or _HINT
-        if self.facts.workspace is not None:
-            meta["workspace"] = dict(self.facts.workspace)
+            meta["hint"] = replace(self.outcome, cuts=tuple(cuts)).next_step() or _HINT
+        if self.outcome.workspace is not None:
+            meta["workspace"] = dict(self.outcome.workspace)
         return meta
 
 

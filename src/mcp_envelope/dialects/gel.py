@@ -1,8 +1,9 @@
 """The dialect `gel`: a short text for the model, and `{meta, data}` for machines.
 
-Strategy: the text lane is a headline with an emoji for the status, the details, further texts and links; its
-texts together stay under about two thousand characters. The structured lane is `meta` beside the data, which is
-fitted into the budget. Where anything is left out `meta.truncated` says so, and a link leads to the whole.
+Strategy: the text lane has a headline with an emoji for the status, the details, further texts and links; its
+texts stay under about two thousand characters in total. The structured lane has `meta` and the data, which is
+fitted into the budget. If anything is left out, `meta.truncated` says so, and a link leads to the whole
+payload.
 """
 
 from __future__ import annotations
@@ -14,56 +15,48 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from ..blocks import text_block
-from ..budget import Budget
 from ..codes import CATALOGUE
-from ..facts import Facts, Status, shortened
-from ..fitting import Cut, Fitter
-from ..job import Job, Lanes
-from ..jsontree import encode
+from ..fit.documents import Cut, Fitter
+from ..fit.text import fit_text
+from ..jsontext.document import encode, text_block, written
+from ..lanes import Lane, Lanes, Plan, first_that_fits, fit_data
+from ..outcome import Outcome, Status, shortened
 from ..payload import to_json
-from ..rooms import Lane
 from ..schema import FREE
-from ..schema.wrapping import embed
-from ..spelling import written
-from ..text import fit_text
-from . import notice
+from ..schema.widening import embed
+from . import Dialect, notice
 
 EMOJI: Final[Mapping[str, str]] = {"ok": "✅", "info": "ℹ️", "warn": "⚠️", "error": "❌"}
 SUMMARY_LENGTH: Final = 80
 INLINE_CHARACTERS: Final = 2000
 
 
-class Gel:
+class Gel(Dialect):
     name = "gel"
-
-    def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
-        return Budget.of(tokens=tokens, max_bytes=max_bytes, meter=meter)
 
     def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:
         return tool_response_envelope_schema(True if data is None else data)
 
-    def seal(self, job: Job) -> Lanes:
-        facts = _completed(job.facts)
-        job.facts = facts
-        structured = _structured(job)
+    def fit(self, plan: Plan) -> Lanes:
+        plan = replace(plan, outcome=_completed(plan.outcome))
+        structured = _structured(plan)
         if structured is None:
-            job.facts = facts = _completed(
-                replace(facts, error=job.too_large(), status="error", summary=None)
-            )
-            structured = job.first_that_fits(lambda length: _failed(job, length))
-        content, is_shorter = _content(job, bool(structured.cuts))
+            failed = replace(plan.outcome, error=plan.too_large(), status="error", summary=None)
+            plan = replace(plan, outcome=_completed(failed))
+            structured = _structured(plan)
+            assert structured is not None
+        content, is_shorter = _content(plan, bool(structured.cuts))
         if is_shorter and not structured.cuts:
-            job.facts = replace(job.facts, extras={"truncated": True})
-            structured = _structured(job) or structured
-        is_error = facts.status == "error" if job.is_error is None else job.is_error
-        return Lanes(content, structured, is_error, job.facts, None)
+            plan = _truncated(plan)
+            structured = _structured(plan) or structured
+        is_error = plan.outcome.status == "error" if plan.is_error is None else plan.is_error
+        return Lanes(content, structured, is_error, plan.outcome, None)
 
 
 def tool_response_envelope_schema(data: Mapping[str, Any] | bool | type) -> dict[str, Any]:
-    """The output schema of `{meta, data}`. A failure's data has an `errorCode` instead of the tool's own fields."""
+    """Return the output schema of `{meta, data}`. A failure has an `errorCode` for data."""
     if isinstance(data, type):
-        # pydantic models know their schema, msgspec that of dataclasses, attrs classes and typed dictionaries.
+        # pydantic models know their own schema; msgspec makes those of dataclasses, attrs classes and TypedDicts.
         made = getattr(data, "model_json_schema", None)
         data = made() if made is not None else msgspec.json.schema(data)
     text = {"type": "string"}
@@ -93,7 +86,7 @@ def compose_tool_payload(
     omit_meta_details: bool = False,
     is_error: bool | None = None,
 ) -> dict[str, Any]:
-    """`{content, structuredContent, isError}` from a meta block and data, as the document describes it."""
+    """Return `{content, structuredContent, isError}` from a meta block and data, as in the contract."""
     status = str(meta.get("status", "ok"))
     if status not in EMOJI:
         raise ValueError(f"status is one of {', '.join(EMOJI)}; got {status!r}")
@@ -122,7 +115,7 @@ def build_structured_response(
     resource_links: Sequence[Mapping[str, Any]] = (),
     truncated: bool = False,
 ) -> dict[str, Any]:
-    """The summary as text and the typed data beside it, from the older way of giving status and title."""
+    """Return a summary as text and the typed data, from a status and a title, as older callers give them."""
     meta: dict[str, Any] = {"status": status, "summary": title}
     if details:
         meta["details"] = list(details)
@@ -140,7 +133,7 @@ def build_tool_response(
     lines: Sequence[str] = (),
     next_steps: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The older way, with text for data. Use `build_structured_response` or `compose_tool_payload`."""
+    """Return a response with text for data. Deprecated: use `build_structured_response`."""
     warnings.warn(
         "build_tool_response gives text for data; use build_structured_response or compose_tool_payload",
         DeprecationWarning,
@@ -153,7 +146,7 @@ def build_tool_response(
 
 
 def headline(summary: str) -> str:
-    """One line of at most eighty characters, cut at a word."""
+    """Return a summary as one line of at most eighty characters, cut at a word boundary."""
     line = " ".join(summary.split())
     if len(line) <= SUMMARY_LENGTH:
         return line
@@ -162,123 +155,128 @@ def headline(summary: str) -> str:
     return (head[:at] if at > SUMMARY_LENGTH // 2 else head).rstrip(" ,;:.-") + "…"
 
 
-def _completed(facts: Facts) -> Facts:
-    """Every result has a status and a summary, whether the tool gave them or not."""
-    status: Status = facts.status or "ok"
-    if facts.error is not None:
+def _completed(outcome: Outcome) -> Outcome:
+    """Return the outcome with a status and a summary, which every result must have."""
+    status: Status = outcome.status or "ok"
+    if outcome.error is not None:
         status = "error"
-    summary = facts.summary
+    summary = outcome.summary
     if not summary:
-        problem = facts.error or facts.miss
-        summary = problem.message if problem else f"{facts.tool or 'Tool'} returned a result."
-    steps = facts.next_steps
-    problem = facts.error or facts.miss
+        problem = outcome.error or outcome.miss
+        summary = problem.message if problem else f"{outcome.tool or 'Tool'} returned a result."
+    steps = outcome.next_steps
+    problem = outcome.error or outcome.miss
     if problem is not None and problem.hint and problem.hint not in steps:
         steps = (*steps, problem.hint)
-    if facts.warnings and status == "ok":
+    if outcome.warnings and status == "ok":
         status = "warn"
-    return replace(facts, status=status, summary=headline(summary), next_steps=steps)
+    return replace(outcome, status=status, summary=headline(summary), next_steps=steps)
 
 
-def _structured(job: Job) -> Lane | None:
-    facts = job.facts
-    if facts.error is not None or (facts.miss is not None and job.payload.is_empty):
-        return job.first_that_fits(lambda length: _failed(job, length))
-    if job.lacks_data:
-        return job.first_that_fits(lambda length: _framed(job, None, (), length))
-    return job.fit_data(lambda fitted, length: _framed(job, fitted.json, fitted.cuts, length))
+def _structured(plan: Plan) -> Lane | None:
+    outcome = plan.outcome
+    if outcome.error is not None or (outcome.miss is not None and plan.payload.is_empty):
+        return first_that_fits(lambda length: _failed(plan, length), plan.limit)
+    if plan.lacks_data:
+        return first_that_fits(lambda length: _framed(plan, None, (), length), plan.limit)
+    return fit_data(plan, lambda fitted, length: _framed(plan, fitted.json, fitted.cuts, length))
 
 
-def _failed(job: Job, length: int) -> Lane:
-    problem = job.facts.error or job.facts.miss
+def _failed(plan: Plan, length: int) -> Lane:
+    problem = plan.outcome.error or plan.outcome.miss
     assert problem is not None
-    data: dict[str, Any] = {"errorCode": CATALOGUE.spelling(problem.code, "gel")}
+    data: dict[str, Any] = {"errorCode": CATALOGUE.name(problem.code)}
     if length < 2:
         data["message"] = problem.message if length == 0 else shortened(problem.message, 120)
     if length == 0:
         data = {**(problem.details or {}), **data}
-    if job.hidden is not None:
-        data.update(job.hidden)
-        job.facts = replace(job.facts, extras={"truncated": True})
-    return _framed(job, written(data), (), length)
+    if plan.hidden is not None:
+        data.update(plan.hidden)
+        plan = _truncated(plan)
+    return _framed(plan, written(data), (), length)
 
 
-def _framed(job: Job, data: bytes | None, cuts: tuple[Cut, ...], length: int) -> Lane:
-    meta = written(_meta(job.with_cuts(cuts), length))
+def _truncated(plan: Plan) -> Plan:
+    """Return the plan with `truncated` in its meta, whether or not the data is cut."""
+    return replace(plan, outcome=replace(plan.outcome, extras={"truncated": True}))
+
+
+def _framed(plan: Plan, data: bytes | None, cuts: tuple[Cut, ...], length: int) -> Lane:
+    meta = written(_meta(plan.with_cuts(cuts), length))
     if data is None:
-        return job.lane(b'{"meta":%b}' % meta, cuts)
-    return job.lane(b'{"meta":%b,"data":%b}' % (meta, data), cuts, data)
+        return plan.lane(b'{"meta":%b}' % meta, cuts)
+    return plan.lane(b'{"meta":%b,"data":%b}' % (meta, data), cuts, data)
 
 
-def _meta(facts: Facts, length: int) -> dict[str, Any]:
+def _meta(outcome: Outcome, length: int) -> dict[str, Any]:
     most = (50, 5, 0)[length]
-    # The shortest has little of other people's words, which may be long in any alphabet.
-    summary = (facts.summary or "")[: SUMMARY_LENGTH if length < 2 else 16]
-    meta: dict[str, Any] = {"status": facts.status, "summary": summary}
-    details = [*facts.details, *(f"Warning: {warning}" for warning in facts.warnings)]
-    if length < 2 and (len(details) > most or len(facts.next_steps) > most):
+    # The shortest form has little text from the tool, which may be long in any script.
+    summary = (outcome.summary or "")[: SUMMARY_LENGTH if length < 2 else 16]
+    meta: dict[str, Any] = {"status": outcome.status, "summary": summary}
+    details = [*outcome.details, *(f"Warning: {warning}" for warning in outcome.warnings)]
+    if length < 2 and (len(details) > most or len(outcome.next_steps) > most):
         meta["truncated"] = True
     if details and most:
         meta["details"] = [detail[:1000] for detail in details[:most]]
-    steps = [step[:500] for step in facts.next_steps[:most]]
-    if facts.cuts:
-        # What was left out, and the way back, is a next step; there is no other place for it.
-        steps.insert(0, _left_out(facts, length))
+    steps = [step[:500] for step in outcome.next_steps[:most]]
+    if outcome.cuts:
+        # What was left out and how to read it becomes a next step; there is no other place for it.
+        steps.insert(0, _left_out(outcome, length))
     if steps:
         meta["nextSteps"] = steps
-    if facts.cuts or facts.extras.get("truncated"):
+    if outcome.cuts or outcome.extras.get("truncated"):
         meta["truncated"] = True
     if length == 2:
         return meta
-    if facts.token_usage is not None:
-        meta["tokenUsage"] = dict(facts.token_usage)
-    if facts.rate_limit is not None:
-        meta["rateLimit"] = dict(facts.rate_limit)
+    if outcome.token_usage is not None:
+        meta["tokenUsage"] = dict(outcome.token_usage)
+    if outcome.rate_limit is not None:
+        meta["rateLimit"] = dict(outcome.rate_limit)
     return meta
 
 
-def _left_out(facts: Facts, length: int) -> str:
-    hint = facts.next_step() if length < 2 else None
-    return notice.sentence(facts, min(length, 1), beside_handle=False) + (f" {hint[:200]}" if hint else "")
+def _left_out(outcome: Outcome, length: int) -> str:
+    hint = outcome.next_step() if length < 2 else None
+    return notice.sentence(outcome, min(length, 1), beside_handle=False) + (f" {hint[:200]}" if hint else "")
 
 
-def _content(job: Job, truncated: bool) -> tuple[Lane, bool]:
-    """The text lane, and whether any of it was shortened: to the usual length, or further if it must be."""
+def _content(plan: Plan, truncated: bool) -> tuple[Lane, bool]:
+    """Return the text lane, cut to its usual length or further if needed, and whether anything was shortened."""
     characters = INLINE_CHARACTERS
-    links = len(job.facts.links)
+    links = len(plan.outcome.links)
     while True:
-        blocks, is_shorter = _shown(job, truncated, characters, links)
-        lane = job.lane(b"[%b]" % b",".join(blocks), ())
-        if lane.fits(job.limit) or (characters < 40 and not links):
-            return lane, is_shorter or links < len(job.facts.links)
+        blocks, is_shorter = _shown(plan, truncated, characters, links)
+        lane = plan.lane(b"[%b]" % b",".join(blocks), ())
+        if lane.fits(plan.limit) or (characters < 40 and not links):
+            return lane, is_shorter or links < len(plan.outcome.links)
         if characters >= 40:
-            characters = min(characters * job.limit // lane.used, characters - 20)
+            characters = min(characters * plan.limit // lane.used, characters - 20)
         else:
             links -= 1
 
 
-def _shown(job: Job, truncated: bool, characters: int, links: int) -> tuple[list[bytes], bool]:
-    facts = job.facts
-    assert facts.status is not None
-    texts = [f"{EMOJI[facts.status]} {facts.summary}"]
-    if facts.show_details:
-        texts += [*facts.details, *(f"Warning: {warning}" for warning in facts.warnings)]
-    texts += facts.texts
-    problem = facts.error or facts.miss
+def _shown(plan: Plan, truncated: bool, characters: int, links: int) -> tuple[list[bytes], bool]:
+    outcome = plan.outcome
+    assert outcome.status is not None
+    texts = [f"{EMOJI[outcome.status]} {outcome.summary}"]
+    if outcome.show_details:
+        texts += [*outcome.details, *(f"Warning: {warning}" for warning in outcome.warnings)]
+    texts += outcome.texts
+    problem = outcome.error or outcome.miss
     if problem is not None:
         # The headline is short; the whole message and the next step follow it.
-        texts += [words for words in (problem.message, problem.hint) if words and words != facts.summary]
+        texts += [text for text in (problem.message, problem.hint) if text and text != outcome.summary]
     is_shorter = False
-    if not facts.texts and facts.error is None and not job.payload.is_empty:
-        # Nobody wrote a preview: the data itself is one, as JSON, as far as it goes.
-        fitter = Fitter(job.payload.as_node(), FREE, job.rankings, job.base)
+    if not outcome.texts and outcome.error is None and not plan.payload.is_empty:
+        # The tool gave no preview, so show as much of the data, as JSON, as fits.
+        fitter = Fitter(plan.payload.as_node(), FREE, plan.rankings, plan.base)
         spare = characters - sum(map(len, texts))
         preview = fitter.fit(max(spare, 0))
         is_shorter = preview is None or bool(preview.cuts)
         if preview is not None and preview.cuts:
-            note = _left_out(replace(facts, cuts=preview.cuts), 1)
+            note = _left_out(replace(outcome, cuts=preview.cuts), 1)
             preview = fitter.fit(max(spare - len(note), 0)) or preview
-            note = _left_out(replace(facts, cuts=preview.cuts), 1)
+            note = _left_out(replace(outcome, cuts=preview.cuts), 1)
             texts += [preview.json.decode(), note]
         elif preview is not None:
             texts.append(preview.json.decode())
@@ -294,7 +292,7 @@ def _shown(job: Job, truncated: bool, characters: int, links: int) -> tuple[list
             raw = fitted.text if fitted is not None else raw[:0]
         left -= len(raw.decode())
         shown.append(text_block(raw.decode()))
-    if (truncated or is_shorter or links < len(facts.links)) and facts.handle is not None:
-        whole = {"type": "resource_link", "uri": f"envelope://{facts.handle}", "name": "The whole result"}
+    if (truncated or is_shorter or links < len(outcome.links)) and outcome.handle is not None:
+        whole = {"type": "resource_link", "uri": f"envelope://{outcome.handle}", "name": "The whole result"}
         shown.append(encode(whole))
-    return [*shown, *(encode(dict(link)) for link in facts.links[:links])], is_shorter
+    return [*shown, *(encode(dict(link)) for link in outcome.links[:links])], is_shorter

@@ -1,8 +1,8 @@
-"""The dialect `scalpel`: `data`, and as many metadata fields as the profile asks for.
+"""The dialect `scalpel`: `data`, and the metadata fields that the profile selects.
 
-Strategy: every field has its place in one fixed order; a profile is the set of those that are shown. What is
-not selected is left out, not null, except in `debug`, which shows every field. The document knows no budget;
-if one is set, the data is fitted into it like any other.
+Strategy: the fields have a fixed order, and a profile is the set of those that are shown. Fields that are not
+selected are omitted, not null, except in `debug`, which shows every field. The contract has no budget; if one
+is set, the data is fitted into it as in any dialect.
 """
 
 from __future__ import annotations
@@ -12,31 +12,30 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from ..blocks import text_block
-from ..budget import Budget
-from ..codes import CATALOGUE
-from ..facts import Facts, Problem
-from ..fitting import Cut
-from ..job import Job, Lanes
-from ..meters import meter as meter_of
-from ..rooms import Lane
-from ..schema.wrapping import embed
-from ..spelling import written
-from . import notice
+from ..budget import Budget, meter_named
+from ..codes import CATALOGUE, Problem
+from ..fit.documents import Cut
+from ..jsontext.document import text_block, written
+from ..lanes import Lane, Lanes, Plan, first_that_fits, fit_data
+from ..outcome import Outcome
+from ..schema.widening import embed
+from . import BudgetRange, Dialect, notice
 
 _UNLIMITED: Final = 1 << 62
 # In the order of the document's debug example.
 _IDENTITY: Final = ("tier", "tool_version", "tool_id", "request_id", "capabilities", "duration_ms")
-# What helps to correlate a response with a request.
+# The fields that relate a response to a request.
 _STANDARD: Final = ("tier", "tool_version", "tool_id", "request_id")
 
 
-class Scalpel:
+class Scalpel(Dialect):
     name = "scalpel"
+    budget_argument = "token_budget"
+    limits = BudgetRange(tokens=None)
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
         if tokens is None and max_bytes is None:
-            return Budget(_UNLIMITED, meter_of("bytes"))
+            return Budget(_UNLIMITED, meter_named("bytes"))
         return Budget.of(tokens=tokens, max_bytes=max_bytes, meter=meter)
 
     def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:
@@ -77,58 +76,60 @@ class Scalpel:
             instead={"type": "null"},
         )
 
-    def seal(self, job: Job) -> Lanes:
-        problem = job.facts.error or job.facts.miss
+    def fit(self, plan: Plan) -> Lanes:
+        problem = plan.outcome.error or plan.outcome.miss
         envelope: Lane | None = None
-        if not job.payload.is_empty and (problem is None or _is_promised(job)):
-            envelope = _with_data(job, problem)
+        if not plan.payload.is_empty and (problem is None or _conforms(plan)):
+            envelope = _with_data(plan, problem)
         if envelope is None and problem is None:
-            problem = job.too_large() if not job.payload.is_empty else None
+            problem = plan.too_large() if not plan.payload.is_empty else None
         if envelope is None:
-            envelope = job.first_that_fits(lambda length: _framed(job, None, (), problem, length))
-        if problem is not None and job.facts.error is None and job.facts.miss is None:
-            job.facts = replace(job.facts, error=problem)
+            envelope = first_that_fits(lambda length: _framed(plan, None, (), problem, length), plan.limit)
+        if problem is not None and plan.outcome.error is None and plan.outcome.miss is None:
+            plan = replace(plan, outcome=replace(plan.outcome, error=problem))
         blocks = [text_block(envelope.json.decode())]
-        note = _note(job, envelope.cuts)
+        note = _note(plan, envelope.cuts)
         if note:
-            # The document knows no cuts, so the envelope has no place for them.
+            # The contract doesn't know cuts, so the envelope has no place for them.
             blocks.append(text_block(note))
-        content = job.lane(b"[%b]" % b",".join(blocks), envelope.cuts, measured=envelope.json + note.encode())
-        meta = notice.meta(job.with_cuts(envelope.cuts)) if envelope.cuts else None
-        return Lanes(content, envelope, False, job.facts, meta)
+        content = plan.lane(
+            b"[%b]" % b",".join(blocks), envelope.cuts, measured=envelope.json + note.encode()
+        )
+        meta = notice.meta(plan.with_cuts(envelope.cuts)) if envelope.cuts else None
+        return Lanes(content, envelope, False, plan.outcome, meta)
 
 
-def _note(job: Job, cuts: tuple[Cut, ...]) -> str:
-    return notice.sentence(job.with_cuts(cuts), 1, beside_handle=False) if cuts else ""
+def _note(plan: Plan, cuts: tuple[Cut, ...]) -> str:
+    return notice.sentence(plan.with_cuts(cuts), 1, beside_handle=False) if cuts else ""
 
 
-def _is_promised(job: Job) -> bool:
-    """Whether the data of a failure is what clients were told of."""
-    return job.schema is None or job.schema.is_valid(bytes(job.payload.as_node().raw))
+def _conforms(plan: Plan) -> bool:
+    """Whether the data of a failure conforms to the advertised schema."""
+    return plan.schema is None or plan.schema.is_valid(bytes(plan.payload.as_node().raw))
 
 
-def _with_data(job: Job, problem: Problem | None) -> Lane | None:
-    return job.fit_data(lambda fitted, length: _framed(job, fitted.json, fitted.cuts, problem, length))
+def _with_data(plan: Plan, problem: Problem | None) -> Lane | None:
+    return fit_data(plan, lambda fitted, length: _framed(plan, fitted.json, fitted.cuts, problem, length))
 
 
 def _framed(
-    job: Job, data: bytes | None, cuts: tuple[Cut, ...], problem: Problem | None, length: int
+    plan: Plan, data: bytes | None, cuts: tuple[Cut, ...], problem: Problem | None, length: int
 ) -> Lane:
-    facts = job.facts
+    outcome = plan.outcome
     shown: dict[str, Any] = {}
-    known = _known(facts)
-    everything = job.profile == "debug"
+    known = _known(outcome)
+    everything = plan.profile == "debug"
     for name in _IDENTITY:
-        wanted = everything or (job.profile == "standard" and name in _STANDARD and known[name] is not None)
-        # A client that names its request gets the name back, whatever the profile.
-        if wanted or (name == "request_id" and facts.client_request_id):
+        wanted = everything or (plan.profile == "standard" and name in _STANDARD and known[name] is not None)
+        # A client that sends a request id gets it back, whatever the profile.
+        if wanted or (name == "request_id" and outcome.client_request_id):
             shown[name] = _short(known[name], length)
     if problem is not None:
-        hidden = (job.hidden if data is None else None) or {}
+        hidden = (plan.hidden if data is None else None) or {}
         shown["error"] = _error(problem, everything, length, hidden)
     elif everything:
         shown["error"] = None
-    hints = facts.upgrade_hints[: (len(facts.upgrade_hints), 3, 0)[length]]
+    hints = outcome.upgrade_hints[: (len(outcome.upgrade_hints), 3, 0)[length]]
     if hints or everything:
         shown["upgrade_hints"] = [
             {name: _short(getattr(hint, name), length) for name in ("feature", "tier", "reason")}
@@ -138,24 +139,24 @@ def _framed(
     if data is not None or everything or problem is None:
         parts.append(b'"data":%b' % (data if data is not None else b"null"))
     text = b"{%b}" % b",".join(parts)
-    return job.lane(text, cuts, data or b"", measured=text + _note(job, cuts).encode())
+    return plan.lane(text, cuts, data or b"", measured=text + _note(plan, cuts).encode())
 
 
 def _short(value: Any, length: int) -> Any:
-    """Under a tight budget other people's words are cut short, in any alphabet."""
+    """Return a text from the tool shortened, under a tight budget, so that it is short in any script."""
     if length == 0 or not isinstance(value, str):
         return value
     return value[: (0, 64, 16)[length]]
 
 
-def _known(facts: Facts) -> dict[str, Any]:
-    duration = facts.duration_ms
+def _known(outcome: Outcome) -> dict[str, Any]:
+    duration = outcome.duration_ms
     return {
-        "tier": facts.tier,
-        "tool_version": facts.tool_version,
-        "tool_id": facts.tool,
-        "request_id": facts.request_id,
-        "capabilities": list(facts.capabilities or ()),
+        "tier": outcome.tier,
+        "tool_version": outcome.tool_version,
+        "tool_id": outcome.tool,
+        "request_id": outcome.request_id,
+        "capabilities": list(outcome.capabilities or ()),
         "duration_ms": int(duration) if duration is not None and duration == int(duration) else duration,
     }
 
@@ -163,7 +164,7 @@ def _known(facts: Facts) -> dict[str, Any]:
 def _error(problem: Problem, everything: bool, length: int, hidden: dict[str, str]) -> dict[str, Any]:
     most = (1 << 20, 200, 24)[length]
     message = problem.message if len(problem.message) <= most else problem.message[: most - 1] + "…"
-    error: dict[str, Any] = {"error": message, "error_code": CATALOGUE.spelling(problem.code, "scalpel")}
+    error: dict[str, Any] = {"error": message, "error_code": CATALOGUE.general(problem.code)}
     details = {**(problem.details if problem.details and length == 0 else {}), **hidden}
     if details or everything:
         error["error_details"] = details or None

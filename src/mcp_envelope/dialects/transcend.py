@@ -1,54 +1,51 @@
-"""The dialect `transcend`: one envelope with `ok`, and a token budget that is kept by construction.
+"""The dialect `transcend`: one envelope with `ok`, and a token budget that holds by construction.
 
-Strategy: both lanes hold the same envelope, as compact JSON, and that text is what is measured: its UTF-16
-length divided by four. The figure `used` is part of the text, so it is written in until it is true. The data
-is fitted like any other; `dropped` tells of the list that lost most, and its note of all of them.
+Strategy: both lanes hold the same envelope as compact JSON, and that text is what is measured: its UTF-16
+length divided by four. `used` is part of the text, so it is written again until it is right. The data is fitted
+as in any dialect; `dropped` names the list that lost most, and its note covers all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from ..blocks import text_block
-from ..budget import Budget, check_whole
-from ..codes import CATALOGUE
-from ..facts import Facts, Problem
-from ..fitting import Cut, Fitted
-from ..job import Job, Lanes
-from ..jsontree import encode
-from ..meters import meter as meter_of
-from ..ranking import rank
-from ..rooms import Lane
-from ..schema.wrapping import embed
-from ..spelling import written
+from ..budget import Budget, check_whole, meter_named
+from ..codes import CATALOGUE, Problem
+from ..fit.documents import Cut, Fitted
+from ..fit.ranking import rank
+from ..jsontext.document import encode, text_block, written
+from ..lanes import Lane, Lanes, Plan, first_that_fits, fit_data
+from ..outcome import Outcome
+from ..schema.widening import embed
+from . import BudgetRange, Dialect
 
 DEFAULT: Final = 2000
 LEAST: Final = 100
 MOST: Final = 10_000
 _RESERVED: Final = frozenset({"code", "message", "hint"})
-# Lists whose order the document gives, unless the server declares another.
+# Rankings that the contract defines, unless the server declares others.
 _RANKINGS: Final = {"references": rank("file", "line"), "neighbors": rank("depth", "-hubScore")}
-# Shortened before any other string is.
+# Shortened before any other string.
 _SNIPPETS: Final = frozenset({"snippet"})
 _CLIP: Final = (100_000, 120, 40)
 
 
-class Transcend:
+class Transcend(Dialect):
     name = "transcend"
+    limits = BudgetRange(tokens=DEFAULT, meter="chars4", least_tokens=LEAST, most_tokens=MOST)
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
         if max_bytes is not None:
             return Budget.of(max_bytes=max_bytes, meter=meter)
         check_whole(tokens=tokens)
-        counted = meter_of(meter or "chars4")
+        counted = meter_named(meter or "chars4")
         wanted = DEFAULT if tokens is None else tokens
         limit = min(max(wanted, LEAST), MOST)
-        warning = (
-            None if limit == wanted else f"tokenBudget={wanted} is out of range and was taken as {limit}."
-        )
+        warning = None if limit == wanted else f"tokenBudget={wanted} is out of range; using {limit}."
         return Budget(limit, counted, warning)
 
     def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:
@@ -80,82 +77,81 @@ class Transcend:
             required=["ok", "tokenBudget", "truncated", "warnings"],
         )
 
-    def seal(self, job: Job) -> Lanes:
-        problem = job.facts.error or job.facts.miss
+    def fit(self, plan: Plan) -> Lanes:
+        problem = plan.outcome.error or plan.outcome.miss
         envelope = None
         if problem is None:
-            envelope = _success(job)
+            envelope = _success(plan)
             if envelope is None:
-                problem = job.too_large()
-                job.facts = replace(job.facts, error=problem)
+                problem = plan.too_large()
+                plan = replace(plan, outcome=replace(plan.outcome, error=problem))
         if envelope is None:
             assert problem is not None
-            shown = problem
-            envelope = job.first_that_fits(lambda length: _failure(job, shown, length))
+            envelope = first_that_fits(partial(_failure, plan, problem), plan.limit)
         text = b"[%b]" % text_block(envelope.json.decode())
-        content = job.lane(text, envelope.cuts, envelope.body, measured=envelope.json)
-        is_error = problem is not None or bool(job.is_error)
-        return Lanes(content, envelope, is_error, job.facts, None)
+        content = plan.lane(text, envelope.cuts, envelope.body, measured=envelope.json)
+        is_error = problem is not None or bool(plan.is_error)
+        return Lanes(content, envelope, is_error, plan.outcome, None)
 
 
-def _success(job: Job) -> Lane | None:
-    if job.lacks_data:
-        return job.first_that_fits(lambda length: _framed(job, b'"ok":true', (), length))
+def _success(plan: Plan) -> Lane | None:
+    if plan.lacks_data:
+        return first_that_fits(lambda length: _framed(plan, b'"ok":true', (), length), plan.limit)
 
     def frame(fitted: Fitted, length: int) -> Lane:
-        return _framed(job, b'"ok":true,"data":%b' % fitted.json, fitted.cuts, length, fitted.json)
+        return _framed(plan, b'"ok":true,"data":%b' % fitted.json, fitted.cuts, length, fitted.json)
 
-    return job.fit_data(frame, _RANKINGS, _SNIPPETS)
+    return fit_data(plan, frame, _RANKINGS, _SNIPPETS)
 
 
-def _failure(job: Job, problem: Problem, length: int) -> Lane:
+def _failure(plan: Plan, problem: Problem, length: int) -> Lane:
     error: dict[str, Any] = {
-        "code": CATALOGUE.spelling(problem.code, "transcend"),
+        "code": CATALOGUE.name(problem.code),
         "message": _clipped(problem.message, length),
     }
     if length == 0:
-        # Extras stand before the hint, and none can pass itself off as the code.
+        # Details come before the hint, and none can replace the code, the message or the hint.
         error.update({key: value for key, value in (problem.details or {}).items() if key not in _RESERVED})
-    error.update(job.hidden or {})
+    error.update(plan.hidden or {})
     if problem.hint:
         error["hint"] = _clipped(problem.hint, length)
-    is_hidden = job.hidden is not None
-    return _framed(job, b'"ok":false,"error":%b' % written(error), (), length, is_hidden=is_hidden)
+    is_hidden = plan.hidden is not None
+    return _framed(plan, b'"ok":false,"error":%b' % written(error), (), length, is_hidden=is_hidden)
 
 
 def _framed(
-    job: Job,
+    plan: Plan,
     start: bytes,
     cuts: tuple[Cut, ...],
     length: int,
     body: bytes = b"",
     is_hidden: bool = False,
 ) -> Lane:
-    budget = job.budget
+    budget = plan.budget
     after: dict[str, Any] = {"truncated": bool(cuts) or is_hidden}
     if cuts:
-        after["dropped"] = _dropped(job, cuts, length)
-    after["warnings"] = _warnings(job.facts.warnings, length)
+        after["dropped"] = _dropped(plan, cuts, length)
+    after["warnings"] = _warnings(plan.outcome.warnings, length)
     end = encode(after)[1:]
     used = budget.limit
     for _ in range(6):
         figures = b'{"requested":%d,"used":%d,"max":%d}' % (budget.limit, used, max(MOST, budget.limit))
-        lane = job.lane(b'{%b,"tokenBudget":%b,%b' % (start, figures, end), cuts, body)
+        lane = plan.lane(b'{%b,"tokenBudget":%b,%b' % (start, figures, end), cuts, body)
         if lane.used == used:
             break
         used = lane.used
     return lane
 
 
-def _dropped(job: Job, cuts: tuple[Cut, ...], length: int) -> dict[str, Any]:
+def _dropped(plan: Plan, cuts: tuple[Cut, ...], length: int) -> dict[str, Any]:
     ordered = sorted(cuts, key=lambda cut: -cut.dropped)
-    told = ordered[: (4, 2, 1)[length]]
-    what = " and ".join(f"{cut.dropped} {_counted(cut)}" for cut in told)
-    more = len(ordered) - len(told)
+    named = ordered[: (4, 2, 1)[length]]
+    what = " and ".join(f"{cut.dropped} {_counted(cut)}" for cut in named)
+    more = len(ordered) - len(named)
     if more:
-        what += f" (and {more} more places)"
-    way_back = _way_back(job.with_cuts(cuts), ordered[0], length)
-    note = f"Dropped {what} to fit tokenBudget={job.budget.limit}. {way_back}"
+        what += f" (and {more} more cut{'s' if more > 1 else ''})"
+    way_back = _way_back(plan.with_cuts(cuts), ordered[0], length)
+    note = f"Dropped {what} to fit tokenBudget={plan.budget.limit}. {way_back}"
     return {"kind": _noun(ordered[0]), "count": ordered[0].dropped, "note": note}
 
 
@@ -164,18 +160,20 @@ def _counted(cut: Cut) -> str:
 
 
 def _noun(cut: Cut) -> str:
-    """The bare noun: the name of the list, or what was cut where there is no name."""
+    """Return the name of the list, or what was cut if it has no name."""
     steps = [step for step in cut.path.split("/") if step and not step.isdigit()]
     return steps[-1].replace("~1", "/").replace("~0", "~")[:40] if steps else cut.kind
 
 
-def _way_back(facts: Facts, cut: Cut, length: int) -> str:
-    hint = facts.next_step()
-    way = _clipped(hint, length) if hint else "Raise tokenBudget, or ask for less."
-    if facts.handle is not None:
+def _way_back(outcome: Outcome, cut: Cut, length: int) -> str:
+    hint = outcome.next_step()
+    way = _clipped(hint, length) if hint else "Raise tokenBudget or narrow the request."
+    if outcome.handle is not None:
         path = f", path={encode(cut.path).decode()}" if cut.path and length < 2 else ""
         offset = f", offset={cut.offset}" if cut.offset else ""
-        way = f'Read on: envelope_read(handle="{facts.handle}"{path}{offset}).' + (f" {way}" if hint else "")
+        way = f'Read on: envelope_read(handle="{outcome.handle}"{path}{offset}).' + (
+            f" {way}" if hint else ""
+        )
     return way
 
 
@@ -183,14 +181,14 @@ def _warnings(warnings: tuple[str, ...], length: int) -> list[str]:
     if length == 2 and warnings:
         return [f"{len(warnings)} warnings left out to fit."]
     most = (20, 3, 0)[length]
-    said = [_clipped(warning, length) for warning in warnings[:most]]
-    if len(warnings) > most and said:
-        said[-1] += f" (and {len(warnings) - most} more)"
-    return said
+    texts = [_clipped(warning, length) for warning in warnings[:most]]
+    if len(warnings) > most and texts:
+        texts[-1] += f" (and {len(warnings) - most} more)"
+    return texts
 
 
 def _clipped(text: str, length: int) -> str:
-    """At most so many bytes once it is escaped: in some alphabets a character takes six."""
+    """Return the text shortened by its escaped size: in some scripts, a character takes six bytes."""
     most = _CLIP[length]
     while (size := len(encode(text)) - 2) > most:
         text = text[: min(len(text) - 2, len(text) * (most - 3) // size)] + "…"

@@ -1,149 +1,388 @@
 """The rules, applied to what a tool returns.
 
-Strategy: every expression that may reach a return is judged once, where it stands. An error in the clothes of a
-result is that and nothing else; then comes the outermost thing made by hand, since mending it mends what is
-inside. Cuts are looked for apart, in everything that becomes part of the result.
+Strategy: every expression that may reach a return is judged once, where it stands. An error disguised as a result
+is only that; otherwise the outermost hand-made thing is reported, since fixing it fixes what is inside. Cuts are
+searched separately, in everything that becomes part of the result: a slice from the start with a fixed limit
+counts; a limit that the caller passes is paging, a small one is a top ten, a member called `preview` is meant to be
+short. Records written into text show themselves by their fields: a loop or a comprehension that writes two or
+more fields of what it iterates over (`hit.file`, `hit["score"]`) into lines has taken a record apart.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
 
-from .cuts import Cuts
-from .flow import Step
-from .names import Names, Scope
-from .records import writes_records
-from .servers import Kind, Servers
-from .shapes import Shapes
-from .tools import Tool, Tools
+from .expressions import Expressions
+from .flow import Flow, Step
+from .names import Names
+from .rules import Finding
+from .tools import Kind, Servers, Tool, Tools
 
 _MIDDLEWARE: Final[dict[Kind, str]] = {
     "fastmcp": "add_middleware(EnvelopeMiddleware())",
     "sdk": "envelope(server)",
     "handler": "envelope(server)",
 }
+# Limits below these are intended: a top ten, an excerpt in a sentence. Words such as "truncated" leave no doubt.
+_FEW: Final = 50
+_FEW_IN_A_SENTENCE: Final = 1000
+_NO_DOUBT: Final = 1
+_IS_SHORT: Final = re.compile(
+    r"preview|snippet|excerpt|summary|sample|head|title|short|digest|hash|id$", re.IGNORECASE
+)
+_IS_LIMIT: Final = re.compile(r"max|limit|cap$|trunc|chars", re.IGNORECASE)
+_SAYS_CUT: Final = re.compile(r"truncat", re.IGNORECASE)
+_PASSED_ON: Final = frozenset({"strip", "rstrip", "lstrip", "decode", "encode"})
+_FEWEST_FIELDS: Final = 2
+_BETWEEN_LINES: Final = "\n,|;"
 
-
-class Spot(NamedTuple):
-    """A finding before it has a place in lines and columns."""
-
-    rule: str
-    node: ast.expr
-    message: str
-    tool: Tool | None = None
-    returned: ast.Return | None = None
+_Verdict = tuple[str, ast.expr, str]
+_Piece = tuple[ast.expr, Step, int]
+_Field = tuple[str, str]
 
 
 class Checks:
-    def __init__(self, tree: ast.Module) -> None:
-        names = Names(tree)
-        self.shapes = Shapes(names)
-        self.names = names
-        self._servers = Servers(names)
-        self.tools = Tools(names, self._servers)
-        # Whether what handlers return is sealed on its way out.
-        self._is_sealed = self._servers.enveloped() != set()
+    """The findings in a tree. `column` turns the tree's columns, which are in bytes, into those of findings."""
 
-    def spots(self) -> Iterator[Spot]:
-        seen: set[tuple[str, ast.expr]] = set()
-        for spot in self._all():
-            if (spot.rule, spot.node) not in seen:
-                seen.add((spot.rule, spot.node))
-                yield spot
+    def __init__(
+        self, tree: ast.Module, column: Callable[[int, int], int] = lambda line, column: column
+    ) -> None:
+        self.names = Names(tree)
+        self.expressions = Expressions(self.names)
+        self._servers = Servers(self.names)
+        self._tools = Tools(self.names, self._servers)
+        self._column = column
 
-    def _all(self) -> Iterator[Spot]:
-        for tool in self.tools.all:
-            if tool.flow.is_generator:
-                continue
-            cuts = Cuts(self.names, self.shapes, tool)
-            for returned in tool.flow.returns:
-                for expression, step in tool.flow.alternatives(returned.value, returned.step):
-                    found = self._judge(tool, expression, step)
-                    if found is not None:
-                        yield found._replace(tool=tool, returned=returned.node)
-                for node, what in cuts.of(returned.value, returned.step):
-                    message = f"{tool.who} cuts its result by hand ({what}); return all of it"
-                    yield Spot("ENV004", node, message)
-        for call, kind in self._servers.without_envelope(self.tools.used):
-            yield Spot("ENV006", call, f"this server has tools but no envelope; add {_MIDDLEWARE[kind]}")
+    def findings(self) -> list[Finding]:
+        """Every finding once, in no particular order."""
+        found: dict[tuple[str, ast.expr | None], Finding] = {}
+        for each in self._all():
+            found.setdefault((each.rule, each.node), each)
+        return list(found.values())
 
-    def _judge(self, tool: Tool, node: ast.expr, step: Step) -> Spot | None:
-        scope, who = tool.scope, tool.who
-        result = self.shapes.result(node, scope)
-        if self.shapes.is_error(node, step.caught, scope):
-            if tool.kind == "handler" and result is not None and result.is_error and not self._is_sealed:
-                return None  # without the envelope, what a handler raises is an error of the protocol
-            advice = "raise it, or a Failure" if tool.kind != "handler" else "with envelope(server), raise it"
-            return Spot("ENV005", node, f"{who} returns an error as if it were a result; {advice}")
+    def _all(self) -> Iterator[Finding]:
+        # Whether what handlers return gets sealed.
+        is_sealed = self._servers.enveloped() != set()
+        for tool in self._tools.all:
+            if not tool.flow.is_generator:
+                checks = _ToolChecks(tool, self.names, self.expressions, is_sealed)
+                for returned, (rule, node, message) in checks.verdicts():
+                    yield self._finding(rule, node, f"{tool.who} {message}", tool, returned)
+        for call, kind in self._servers.without_envelope(self._tools.used):
+            message = f"this server has tools but no envelope; add {_MIDDLEWARE[kind]}"
+            yield self._finding("ENV006", call, message)
+
+    def _finding(
+        self,
+        rule: str,
+        node: ast.expr,
+        message: str,
+        tool: Tool | None = None,
+        returned: ast.Return | None = None,
+    ) -> Finding:
+        line, end = node.lineno, node.end_lineno or node.lineno
+        start_column, end_column = (
+            self._column(line, node.col_offset),
+            self._column(end, node.end_col_offset or 0),
+        )
+        return Finding(
+            line, start_column, rule, message, end, end_column, node=node, tool=tool, returned=returned
+        )
+
+
+class _ToolChecks:
+    """What is wrong with the values that one tool returns."""
+
+    def __init__(self, tool: Tool, names: Names, expressions: Expressions, is_sealed: bool) -> None:
+        self._names = names
+        self._flow = tool.flow
+        self._is_handler = tool.kind == "handler"
+        self._is_sealed = is_sealed
+        self._expressions = expressions
+
+    def verdicts(self) -> Iterator[tuple[ast.Return | None, _Verdict]]:
+        for returned in self._flow.returns:
+            for expression, step in self._flow.alternatives(returned.value, returned.step):
+                verdict = self._judge(expression, step)
+                if verdict is not None:
+                    yield returned.node, verdict
+            for node, what in self._cuts(returned.value, returned.step):
+                yield None, ("ENV004", node, f"cuts its result by hand ({what}); return all of it")
+
+    def _judge(self, node: ast.expr, step: Step) -> _Verdict | None:
+        result = self._expressions.result(node)
+        if self._expressions.is_error(node, step.caught):
+            if self._is_handler and result is not None and result.is_error and not self._is_sealed:
+                return None  # without the envelope, what a handler raises is a protocol error
+            advice = "with envelope(server), raise it" if self._is_handler else "raise it, or a Failure"
+            return "ENV005", node, f"returns an error as if it were a result; {advice}"
         if result is not None:
             content = result.content
-            texts = self._texts(tool, content, step) if content is not None else None
-            if tool.kind == "handler":
-                return self._in_handler("ENV001", node, texts, scope, who) if not result.structured else None
-            # What can't be seen may be media, which has to be sent this way.
-            if result.has_meta or not (content is None or texts or self.shapes.is_plain(content, scope)):
+            texts = self._texts(content, step) if content is not None else None
+            if self._is_handler:
+                return self._in_handler("ENV001", node, texts) if not result.structured else None
+            # What cannot be seen may be media, which has to be sent this way.
+            if result.has_meta or not (content is None or texts or self._expressions.is_plain(content)):
                 return None
-            advice = "return the data, or Reply(data, …)"
-            return Spot("ENV001", node, f"{who} returns a hand-made {result.name}; {advice}")
-        is_gathered = isinstance(node, ast.Name) and node.id in tool.flow.gathered
-        texts = self._texts(tool, node, step) if is_gathered or not isinstance(node, ast.Name) else None
+            return "ENV001", node, f"returns a hand-made {result.name}; return the data, or Reply(data, …)"
+        is_gathered = isinstance(node, ast.Name) and node.id in self._flow.gathered
+        texts = self._texts(node, step) if is_gathered or not isinstance(node, ast.Name) else None
         if texts is not None:
-            if tool.kind == "handler":
-                return self._in_handler("ENV002", node, texts, scope, who)
-            return Spot("ENV002", node, f"{who} returns hand-made text blocks; return the text or the data")
-        if self._is_encoded(tool, node, step):
-            return Spot("ENV003", node, f"{who} returns data as text; return the data")
-        if writes_records(tool.flow, node, step):
-            return Spot("ENV007", node, f"{who} writes records into text; return the records")
+            if self._is_handler:
+                return self._in_handler("ENV002", node, texts)
+            return "ENV002", node, "returns hand-made text blocks; return the text or the data"
+        if self._is_encoded(node, step):
+            return "ENV003", node, "returns data as text; return the data"
+        if _writes_records(self._flow, node, step):
+            return "ENV007", node, "writes records into text; return the records"
         return None
 
-    def _in_handler(
-        self, rule: str, node: ast.expr, texts: list[ast.expr] | None, scope: Scope, who: str
-    ) -> Spot | None:
-        """A handler has no other way to say words. Once it is sealed, only data in the clothes of text is wrong."""
-        if not texts:
-            return None
-        encoded = [text for text in texts if self.shapes.encoded(text, scope) is not None]
+    def _in_handler(self, rule: str, node: ast.expr, texts: list[ast.expr] | None) -> _Verdict | None:
+        """A handler has no other way to return words. Once it is sealed, only data written as text is wrong."""
+        encoded = [text for text in texts or () if self._expressions.encoded(text) is not None]
         if encoded:
-            return Spot("ENV003", encoded[0], f"{who} returns data as text; pass it as structured_content")
-        if self._is_sealed:
+            return "ENV003", encoded[0], "returns data as text; pass it as structured_content"
+        if self._is_sealed or not texts:
             return None
         made = "a CallToolResult" if rule == "ENV001" else "text blocks"
-        return Spot(rule, node, f"{who} makes {made} by hand; envelope(server) seals what it returns")
+        return rule, node, f"makes {made} by hand; envelope(server) seals what it returns"
 
-    def _texts(self, tool: Tool, node: ast.expr, step: Step) -> list[ast.expr] | None:
-        """The texts of a content list that has nothing but text, also if it was put together block by block."""
+    def _texts(self, node: ast.expr, step: Step) -> list[ast.expr] | None:
+        """The texts of a content list that holds only text, even if it was built block by block."""
         if not isinstance(node, ast.Name):
-            return self.shapes.texts(node, tool.scope) if node not in self._open_lists(tool) else None
-        starts = [each.value for each in tool.flow.reaching(node.id, step)]
-        pieces = [each.value for each in tool.flow.gathered.get(node.id, [])]
+            return self._expressions.texts(node) if node not in self._open_lists() else None
+        starts = [each.value for each in self._flow.reaching(node.id, step)]
+        pieces = [each.value for each in self._flow.gathered.get(node.id, [])]
         found: list[ast.expr] = []
         for part in [*starts, *pieces]:
-            texts = (
-                [] if isinstance(part, ast.List) and not part.elts else self.shapes.texts(part, tool.scope)
-            )
+            is_empty = isinstance(part, ast.List) and not part.elts
+            texts = [] if is_empty else self._expressions.texts(part)
             if texts is None:
                 return None
             found += texts
         return found if starts else None
 
-    def _open_lists(self, tool: Tool) -> set[ast.expr]:
-        """Lists that something else than text is added to."""
+    def _open_lists(self) -> set[ast.expr]:
+        """Lists that something other than text is added to."""
         return {
             assigned.value
-            for name, pieces in tool.flow.gathered.items()
-            if any(self.shapes.texts(piece.value, tool.scope) is None for piece in pieces)
-            for assigned in tool.flow.assigned.get(name, [])
+            for name, pieces in self._flow.gathered.items()
+            if any(self._expressions.texts(piece.value) is None for piece in pieces)
+            for assigned in self._flow.assigned.get(name, [])
         }
 
-    def _is_encoded(self, tool: Tool, node: ast.expr, step: Step) -> bool:
-        if self.shapes.encoded(node, tool.scope) is not None:
+    def _is_encoded(self, node: ast.expr, step: Step) -> bool:
+        if self._expressions.encoded(node) is not None:
             return True
-        # str(rows), where rows is a list further up
-        if isinstance(node, ast.Call) and self.names.dotted(node.func, tool.scope) in ("str", "repr"):
-            if len(node.args) == 1 and isinstance(node.args[0], ast.Name):
-                values = [value for value, _ in tool.flow.alternatives(node.args[0], step)][1:]
-                return bool(values) and all(self.shapes.is_container(value, tool.scope) for value in values)
+        match node:
+            # str(rows), where rows is a list further up
+            case ast.Call(args=[ast.Name() as name]) if self._expressions.dotted(node.func) in (
+                "str",
+                "repr",
+            ):
+                values = [value for value, _ in self._flow.alternatives(name, step)][1:]
+                return bool(values) and all(map(self._expressions.is_container, values))
         return False
+
+    # -- cuts by hand ---------------------------------------------------------------------------------------
+
+    def _cuts(self, value: ast.expr, step: Step) -> Iterator[tuple[ast.expr, str]]:
+        """The cuts in a returned value, each with its spelling."""
+        seen: set[ast.expr] = set()
+        # The number is the smallest limit that counts as a cut.
+        stack: list[_Piece] = [(value, step, _FEW)]
+        while stack:
+            piece, at, least = stack.pop()
+            for node, where in self._flow.alternatives(piece, at):
+                if node in seen:
+                    continue
+                seen.add(node)
+                what = self._cut(node, where, least)
+                if what:
+                    yield node, what
+                else:
+                    stack.extend(self._inside(node, where, least))
+
+    def _inside(self, node: ast.expr, step: Step, least: int) -> list[_Piece]:
+        """The parts of an expression that become parts of the result."""
+        parts: list[ast.expr] = []
+        match node:
+            case ast.BinOp(left=left, right=right, op=ast.Add()):
+                least = _NO_DOUBT if _says_cut(left) or _says_cut(right) else least
+                parts = [left, right]
+            case ast.JoinedStr(values=values):
+                least = _NO_DOUBT if least == _NO_DOUBT or _says_cut(node) else _FEW_IN_A_SENTENCE
+                parts = [value.value for value in values if isinstance(value, ast.FormattedValue)]
+            case ast.Dict(keys=keys, values=values):
+                parts = [
+                    value
+                    for key, value in zip(keys, values, strict=True)
+                    if not _IS_SHORT.search(_string(key))
+                ]
+            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+                parts = items
+            case ast.ListComp() | ast.GeneratorExp() | ast.DictComp() | ast.SetComp():
+                parts = [node.generators[0].iter]
+            case ast.Call():
+                parts = self._passed_on(node)
+            case ast.Name(id=name):
+                gathered = self._flow.gathered.get(name, [])
+                return [(loop.iter, each.step, least) for each in gathered for loop in each.step.loops[:1]]
+        named_short = {part for part in parts if isinstance(part, ast.Name) and _IS_SHORT.search(part.id)}
+        return [(part, step, least) for part in parts if part not in named_short]
+
+    def _passed_on(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments of a call that become part of its value."""
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr in _PASSED_ON:
+            return [function.value]
+        if isinstance(function, ast.Attribute) and function.attr == "join" and len(call.args) == 1:
+            return call.args
+        made = self._expressions.mcp_class(function) in ("CallToolResult", "ToolResult", "TextContent")
+        passes = self._expressions.dotted(function) in ("str", "list", "sorted", "mcp_envelope.Reply")
+        if made or passes or self._expressions.encoded(call):
+            return [*call.args, *(keyword.value for keyword in call.keywords)]
+        return []
+
+    def _cut(self, node: ast.expr, step: Step, least: int) -> str | None:
+        if isinstance(node, ast.Call):
+            shortens = self._expressions.dotted(node.func) == "textwrap.shorten"
+            return "textwrap.shorten" if shortens else None
+        match node:
+            case ast.Subscript(slice=ast.Slice(lower=lower, upper=ast.expr() as upper, step=None)):
+                from_start = lower is None or (isinstance(lower, ast.Constant) and lower.value == 0)
+                if from_start and self._is_fixed(upper, step, least):
+                    return f"[:{ast.unparse(upper)}]"
+        return None
+
+    def _is_fixed(self, limit: ast.expr, step: Step, least: int) -> bool:
+        names = {part.id for part in ast.walk(limit) if isinstance(part, ast.Name)}
+        if names & self._flow.parameters - {"self", "cls"}:
+            return False
+        number = self._number(limit, step)
+        if number is not None:
+            return number >= least
+        if any(self._flow.reaching(name, step) for name in names):
+            return False  # computed
+        last = getattr(limit, "attr", getattr(limit, "id", ""))
+        return least == _NO_DOUBT or _IS_LIMIT.search(last) is not None
+
+    def _number(self, node: ast.expr, step: Step) -> int | None:
+        """The number that an expression stands for, if the source shows it."""
+        match node:
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.BinOp(left=left, right=right, op=ast.Mult()):
+                one, other = self._number(left, step), self._number(right, step)
+                return one * other if one is not None and other is not None else None
+            case ast.Name(id=name):
+                values = [each.value for each in self._flow.reaching(name, step)]
+                if not values and name not in self._flow.parameters:
+                    bindings = self._names.bindings(node)
+                    values = [
+                        each.node
+                        for each in bindings
+                        if each.kind == "value" and isinstance(each.node, ast.expr)
+                    ]
+                    if len(values) != len(bindings):
+                        return None
+                if len(values) == 1 and not isinstance(values[0], ast.Name):
+                    return self._number(values[0], step)
+        return None
+
+
+def _string(node: ast.expr | None) -> str:
+    """The text of a string constant; empty for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _says_cut(node: ast.expr) -> bool:
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return any(_SAYS_CUT.search(_string(part)) for part in parts)
+
+
+def _writes_records(flow: Flow, node: ast.expr, step: Step) -> bool:
+    return any(len(set(fields)) >= _FEWEST_FIELDS for fields in _written(flow, node, step))
+
+
+def _written(flow: Flow, node: ast.expr, step: Step) -> Iterator[list[_Field]]:
+    """For every piece of a text, the fields that are written into it."""
+    match node:
+        case ast.BinOp(left=left, right=right, op=ast.Add()):
+            yield from _written(flow, left, step)
+            yield from _written(flow, right, step)
+        case ast.JoinedStr(values=values):
+            for value in values:
+                if isinstance(value, ast.FormattedValue):
+                    yield from _written(flow, value.value, step)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(between)), attr="join"), args=[joined]):
+            if not any(char in _BETWEEN_LINES for char in between):
+                return
+            if isinstance(joined, ast.GeneratorExp | ast.ListComp):
+                yield _fields(joined.elt, [(each.target, each.iter) for each in joined.generators])
+            elif isinstance(joined, ast.Name):
+                yield _gathered(flow, joined.id)
+        case ast.Call(func=ast.Attribute(value=value, attr="strip" | "rstrip" | "lstrip"), args=[]):
+            yield from _written(flow, value, step)
+        case ast.Name(id=name):
+            # A list that is returned as it is counts as data; only a text grows out of texts by `+=`.
+            starts = [each.value for each in flow.reaching(name, step)]
+            if any(isinstance(start, ast.JoinedStr) or _is_text(start) for start in starts):
+                yield _gathered(flow, name)
+
+
+def _gathered(flow: Flow, name: str) -> list[_Field]:
+    return [
+        found
+        for value, step in flow.gathered.get(name, [])
+        for found in _fields(value, [(loop.target, loop.iter) for loop in step.loops])
+    ]
+
+
+def _fields(written: ast.expr, loops: list[tuple[ast.expr, ast.expr]]) -> list[_Field]:
+    """The fields, of what the loops iterate over, that are written into a text."""
+    if not (isinstance(written, ast.JoinedStr | ast.BinOp) or _is_format(written)):
+        return []
+    names = {part.id for target, _ in loops for part in ast.walk(target) if isinstance(part, ast.Name)}
+    called = {id(part.func) for part in ast.walk(written) if isinstance(part, ast.Call)}
+    found: list[_Field] = []
+    for part in ast.walk(written):
+        match part:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(field))) if (
+                name in names
+            ):
+                found.append((name, field))
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="get"),
+                args=[ast.Constant(value=str(field)), *_],
+            ) if name in names:
+                found.append((name, field))
+            case ast.Attribute(value=ast.Name(id=name), attr=field) if (
+                name in names and id(part) not in called
+            ):
+                found.append((name, field))
+    return found + _of_mappings(written, loops)
+
+
+def _of_mappings(written: ast.expr, loops: list[tuple[ast.expr, ast.expr]]) -> list[_Field]:
+    used = {part.id for part in ast.walk(written) if isinstance(part, ast.Name)}
+    found: list[_Field] = []
+    for target, over in loops:
+        match target, over:
+            case (
+                ast.Tuple(elts=[ast.Name(id=key), ast.Name(id=value)]),
+                ast.Call(func=ast.Attribute(attr="items"), args=[]),
+            ) if {key, value} <= used:
+                found += [(key, ""), (value, "")]
+    return found
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_format(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format"

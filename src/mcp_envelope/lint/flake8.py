@@ -1,7 +1,7 @@
 """The rules as a flake8 plugin.
 
-Strategy: flake8 parses the file, selects rules and reads `# noqa` itself; the plugin only says what it found, in
-flake8's form. `# mcp-envelope: off` is ours and is read here.
+flake8 parses the file, selects the rules and reads `# noqa` itself; the plugin only reports what it found, in
+flake8's form. `# mcp-envelope: off` is our own comment and is read here.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from .. import __version__
-from .run import lint_tree
-from .suppressions import Suppressions
+from .linter import lint_tree
+from .source import Suppressions
 
 
 class Plugin:
@@ -26,5 +26,5 @@ class Plugin:
 
     def run(self) -> Iterator[tuple[int, int, str, type[Plugin]]]:
         if not self._is_off:
-            for spot in lint_tree(self._tree):
-                yield spot.node.lineno, spot.node.col_offset, f"{spot.rule} {spot.message}", type(self)
+            for found in lint_tree(self._tree):
+                yield found.line, found.column, f"{found.rule} {found.message}", type(self)

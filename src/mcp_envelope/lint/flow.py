@@ -1,9 +1,8 @@
 """What may reach a return of a function.
 
-Strategy: the statements of a function are listed once, each with the blocks, loops and exception handlers
-around it. A returned name is followed to the assignments that may reach the return: one that is surely
-overwritten is left out. No more than that: values are never computed, and what goes through another call is
-gone.
+Strategy: the statements of a function are listed once, each with the blocks, loops and exception handlers around
+it. A returned name is followed to the assignments that may reach the return, without those that are certainly
+overwritten. Values are never computed, and nothing is followed through another call.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Flow:
         self.parameters = frozenset(argument.arg for argument in parameters(function))
         self.returns: list[Returned] = []
         self.is_generator = False
-        # What is put together piece by piece: `lines.append(…)`, `text += …`.
+        # What is built piece by piece: `lines.append(…)`, `text += …`.
         self.gathered: dict[str, list[_Assigned]] = {}
         self.assigned: dict[str, list[_Assigned]] = {}
         self._list(function.body, (), (), frozenset())
@@ -50,7 +49,7 @@ class Flow:
     def alternatives(
         self, value: ast.expr, step: Step, seen: set[ast.expr] | None = None
     ) -> Iterator[tuple[ast.expr, Step]]:
-        """The expressions that a value may come from, with the statements they are in."""
+        """The expressions that a value may come from, with their statements."""
         seen = set() if seen is None else seen
         if value in seen:
             return
@@ -107,32 +106,34 @@ class Flow:
         match node:
             case ast.Return(value=ast.expr() as value):
                 self.returns.append(Returned(node, value, step))
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
                 self.assigned.setdefault(name, []).append(_Assigned(value, step))
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                self.assigned.setdefault(name, []).append(_Assigned(value, step))
-            case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=value):
-                self.gathered.setdefault(name, []).append(_Assigned(value, step))
-            case ast.Expr(
-                value=ast.Call(
-                    func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend" | "insert"),
-                    args=[*_, value],
+            case (
+                ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=value)
+                | ast.Expr(
+                    value=ast.Call(
+                        func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend" | "insert"),
+                        args=[*_, value],
+                    )
                 )
             ):
                 self.gathered.setdefault(name, []).append(_Assigned(value, step))
 
 
 def _overwrites(later: Step, earlier: Step, reader: Step) -> bool:
-    """Whether whoever comes from the earlier statement to the reader passes the later one."""
+    """Whether every path from the earlier statement to the reader passes the later one."""
     around = later.blocks
     return earlier.blocks[: len(around)] == around or (
-        # Not on the way of the earlier one, but in the reader's own blocks: the reader passes it.
+        # In another block than the earlier one, but in the reader's own: the reader passes it.
         reader.blocks[: len(around)] == around
     )
 
 
 def _yields(node: ast.stmt) -> bool:
-    """Whether the statement itself yields; what is in its blocks is asked for itself."""
+    """Whether the statement itself yields, not counting its blocks."""
     parts: list[ast.AST] = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     while parts:
         part = parts.pop()

@@ -1,8 +1,8 @@
-"""The validator: all that we ask of jsonschema-rs.
+"""The validator: everything that we use jsonschema-rs for.
 
-Strategy: documents, patterns and keys are a stranger's, so it may not fetch, gets linear-time patterns where
-they suffice and a small allowance for backtracking where they don't, and shows no values in its messages. Of
-its errors we report the one that was most likely meant. It is imported only by the functions that need it:
+Strategy: documents, patterns and keys come from strangers. So the validator fetches nothing, matches patterns in
+linear time where possible and with little backtracking elsewhere, and shows no values in its messages. Of its
+errors we report the one closest to what was meant. The library is imported only by the functions that need it:
 that takes longer than importing all the rest of us, and many results have no schema.
 """
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _REGEX_LIMIT: Final = 1 << 22
 _BACKTRACK_LIMIT: Final = 10_000
-# An instance may fail in endless ways; the first few will tell.
+# An instance may fail in endless ways; the first few are enough.
 _MAX_ERRORS: Final = 50
 
 
 def compiled(document: Mapping[str, Any] | bool) -> jsonschema_rs.Validator:
-    """A validator for the document, which fetches nothing; SchemaError if there can't be one."""
+    """Return a validator for the document; raise SchemaError if there can't be one."""
     import jsonschema_rs
 
     failure: ValueError | None = None
@@ -47,11 +47,11 @@ def compiled(document: Mapping[str, Any] | bool) -> jsonschema_rs.Validator:
 
 
 def deepest_error(validator: jsonschema_rs.Validator, instance: Any) -> tuple[str, str] | None:
-    """Where an instance fails, as a JSON pointer, and why: of the errors, the one furthest inside."""
+    """Return where an instance fails, as a JSON pointer, and why: the error furthest inside."""
     try:
         found = [_culprit(error) for error in islice(validator.iter_errors(instance), _MAX_ERRORS)]
     except ValueError:
-        # The value at fault is handed over as Python has it, and Python takes no number of 5,000 digits.
+        # The value at fault becomes a Python value, and Python takes no number of 5,000 digits.
         return None
     if not found:
         return None
@@ -60,7 +60,7 @@ def deepest_error(validator: jsonschema_rs.Validator, instance: Any) -> tuple[st
 
 
 def may_match(pattern: str, key: str) -> bool:
-    """Whether a key matches a pattern, or can't be told."""
+    """Whether a key matches a pattern, or may match one that can't be compiled."""
     matcher = _matcher(pattern)
     try:
         return matcher is None or matcher.is_valid(key)
@@ -70,7 +70,7 @@ def may_match(pattern: str, key: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _matcher(pattern: str) -> jsonschema_rs.Validator | None:
-    """A linear-time matcher: keys come from the payload, patterns from the schema, neither is trusted."""
+    """Return a matcher of bounded cost: neither keys (from payloads) nor patterns (from schemas) are trusted."""
     import jsonschema_rs
 
     for options in _pattern_options():
@@ -83,7 +83,7 @@ def _matcher(pattern: str) -> jsonschema_rs.Validator | None:
 
 @cache
 def _pattern_options() -> tuple[jsonschema_rs.RegexOptions, jsonschema_rs.FancyRegexOptions]:
-    """Ways to read a pattern, in the order to be tried: the second knows lookarounds."""
+    """Return the ways to compile a pattern, in the order to try them: the second supports lookarounds."""
     import jsonschema_rs
 
     return (
@@ -95,31 +95,29 @@ def _pattern_options() -> tuple[jsonschema_rs.RegexOptions, jsonschema_rs.FancyR
 
 
 def _culprit(error: jsonschema_rs.ValidationError) -> jsonschema_rs.ValidationError:
-    """The error inside the branch that the instance came nearest to matching."""
+    """Return the error inside the branch that the instance came closest to matching."""
     import jsonschema_rs
 
     kinds = jsonschema_rs.ValidationErrorKind
+
+    def depth(part: jsonschema_rs.ValidationError) -> int:
+        return len(part.instance_path)
+
     while isinstance(error.kind, kinds.AnyOf | kinds.OneOfNotValid):
-        here = len(error.instance_path)
-        deepest: jsonschema_rs.ValidationError | None = None
-        fewest = 0
+        best: tuple[tuple[int, int], jsonschema_rs.ValidationError] | None = None
         for branch in error.kind.context:
             # A branch for another type, or another constant, isn't the one that was meant.
-            if not branch or any(
-                isinstance(part.kind, kinds.Type) and len(part.instance_path) == here for part in branch
-            ):
+            if not branch or any(isinstance(p.kind, kinds.Type) and depth(p) == depth(error) for p in branch):
                 continue
-            if any(isinstance(part.kind, kinds.Constant) for part in branch) and deepest is not None:
+            if best is not None and any(isinstance(part.kind, kinds.Constant) for part in branch):
                 continue
-            candidate = max(branch, key=lambda part: len(part.instance_path))
-            if deepest is None or (len(candidate.instance_path), -len(branch)) > (
-                len(deepest.instance_path),
-                -fewest,
-            ):
-                deepest, fewest = candidate, len(branch)
-        if deepest is None:
+            deepest = max(branch, key=depth)
+            rank = depth(deepest), -len(branch)
+            if best is None or rank > best[0]:
+                best = rank, deepest
+        if best is None:
             break
-        error = deepest
+        error = best[1]
     return error
 
 

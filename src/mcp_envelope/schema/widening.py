@@ -1,41 +1,58 @@
-"""Widening a schema by one optional property, `_envelope`, or wrapping it when that can't be done.
+"""Widening a schema by one optional property, `_envelope`, or wrapping it where that can't be done.
 
-Strategy: follow everything that applies to the root value itself (`$ref`, `allOf`, `anyOf`, `if` …) and
-rewrite only those subschemas that would notice one more property. Each rewriting rule is exact: for an object
-without `_envelope` the old and the new subschema agree, and adding `_envelope` changes nothing. Exact rules
-compose, so `not`, `if` and `oneOf` need no special care. A definition that must change is copied under a new
-name, so that its other users keep the original; and where something refers back to the root, the original
-root is kept as a definition for it. What has no exact rule is wrapped: `{"result": …, "_envelope": …}`.
+Strategy: follow everything that applies to the root value itself (`$ref`, `allOf`, `anyOf`, `if` …) and rewrite
+only the subschemas that would notice one more property. Each rewriting rule is exact: for an object without
+`_envelope` the old and the new subschema agree, and adding `_envelope` changes nothing. Exact rules compose, so
+`not`, `if` and `oneOf` need no special care. A definition that must change is copied under a new name, so that
+its other users keep the original; and where something refers back to the root, the original root is kept as a
+definition. A schema with no exact rule is wrapped: `{"result": …, "_envelope": …}`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .document import DEFINITIONS, Body, Document, SchemaError, pointer_of
-from .references import map_keyword, map_references, mentions, unresolved
+from .document import (
+    DEFINITIONS,
+    MANY,
+    NAMED,
+    ONE,
+    Body,
+    Document,
+    SchemaError,
+    bodies_below,
+    copied,
+    leading_to,
+    map_keyword,
+    map_references,
+    mentions,
+    pointer_of,
+    reachable,
+    unresolved,
+)
 from .validator import compiled, may_match
-from .wrapping import ENVELOPE_KEY, ENVELOPE_PATTERN, envelope_schema, wrap
 
-# What applies to the same value, by the shape of the keyword's value.
+ENVELOPE_KEY: Final = "_envelope"
+# The same as a pattern, for a root that is a map.
+ENVELOPE_PATTERN: Final = f"^{ENVELOPE_KEY}$"
+RESULT_KEY: Final = "result"
+
+_DESCRIPTION: Final = "Present when the result was shortened or failed: what was left out, and how to get it."
+
+# Keywords whose subschemas apply to the same value, by the shape of what they hold.
 _SAME_ONE: Final = ("if", "then", "else", "not")
 _SAME_MANY: Final = ("allOf", "anyOf", "oneOf")
 _SAME_NAMED: Final = ("dependentSchemas", "dependencies")
+_CLOSERS: Final = ("additionalProperties", "unevaluatedProperties")
 _OBJECT_KEYWORDS: Final = (
-    "additionalProperties",
-    "maxProperties",
-    "minProperties",
-    "patternProperties",
-    "properties",
-    "propertyNames",
-    "required",
-    "unevaluatedProperties",
+    *("maxProperties", "minProperties", "patternProperties", "properties", "propertyNames", "required"),
+    *_CLOSERS,
 )
 # What names a subschema; a copy must not claim the same name.
 _IDENTITY: Final = ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary")
-# What stays at the root of an old draft that has `$ref` there: everything else was ignored and must stay so.
+# What stays at the root of an old draft that has `$ref` there: the rest was ignored and must stay so.
 _ANNOTATIONS: Final = ("$schema", "$id", "$comment", "title", "description", "default", "examples")
 
 
@@ -47,11 +64,11 @@ class Widened:
 
 
 class _Unwidenable(Exception):
-    """The reason why the root must be wrapped."""
+    """Why the root must be wrapped."""
 
 
 def widen(document: Mapping[str, Any] | bool) -> Widened:
-    """The schema with one more optional property at its root, or wrapped in an object that has it."""
+    """Return the schema with one more optional property at its root, or wrapped in an object that has it."""
     read = Document(document)
     if isinstance(document, bool):
         return Widened(wrap(read, document), True, "The schema is a boolean.")
@@ -62,9 +79,9 @@ def widen(document: Mapping[str, Any] | bool) -> Widened:
     except SchemaError:
         raise
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        # A keyword of the wrong kind: the validator says which one.
+        # A keyword of the wrong type: the validator says which one.
         compiled(document)
-        raise SchemaError(f"a keyword has a value of the wrong kind ({error})") from None
+        raise SchemaError(f"a keyword has a value of the wrong type ({error})") from None
 
 
 class _Widening:
@@ -78,9 +95,8 @@ class _Widening:
         self._names: set[str] = set(taken or ())
         self._definitions: Body = {}
         self._copies: dict[int, str] = {}  # widened copies of shared definitions, by original
-        self._originals: dict[int, str] = {}  # originals of what is rewritten where it stands
-        self._unmade: list[tuple[Body, str, bool]] = []
-        self._inline: set[int] = set()
+        self._originals: dict[int, str] = {}  # originals of what is rewritten in place
+        self._pending: list[tuple[Body, str, bool]] = []  # of both: the original, the name, whether unchanged
 
     def root(self) -> Body:
         root = self._document.root
@@ -89,27 +105,21 @@ class _Widening:
             raise _Unwidenable("The root is not certainly an object.")
         for body in same_value:
             self._refuse_if_hopeless(body)
-        self._changing = _those_that_lead_to(same_value, self._same_spot, self._notices)
-        # The parts of the root that are rewritten where they stand; references to them must not see that.
-        waiting = [root]
-        while waiting:
-            body = waiting.pop()
-            self._inline.add(id(body))
-            waiting.extend(
-                part
-                for part in self._written_inside(body)
-                if id(part) in self._changing and id(part) not in self._inline
-            )
-            if "$dynamicAnchor" in body:
-                raise _Unwidenable("The root is the target of dynamic references.")
+        self._changing = leading_to(self._notices, same_value, self._same_spot)
+        # The parts of the root that are rewritten in place; references to them must not notice.
+        inline = reachable([root], self._changing_inside)
+        if any("$dynamicAnchor" in body for body in inline):
+            raise _Unwidenable("The root is the target of dynamic references.")
+        self._inline = set(map(id, inline))
         if mentions(root, "$recursiveRef"):
             raise _Unwidenable("The schema uses recursive references.")
         widened = self._root_body(root)
-        while self._unmade:
-            body, name, as_original = self._unmade.pop()
+        while self._pending:
+            body, name, as_original = self._pending.pop()
             copy = self._plain(body) if as_original else self._rewritten(body)
-            without = _IDENTITY + DEFINITIONS
-            self._definitions[name] = {key: part for key, part in copy.items() if key not in without}
+            self._definitions[name] = {
+                key: part for key, part in copy.items() if key not in _IDENTITY + DEFINITIONS
+            }
             if any(mentions(self._definitions[name], keyword) for keyword in _IDENTITY[1:]):
                 raise _Unwidenable("The root depends on a schema that holds named parts.")
         if self._definitions:
@@ -120,15 +130,16 @@ class _Widening:
 
     def _root_body(self, root: Body) -> Body:
         if self._document.is_overridden(root):
-            kept = {k: self._cloned(k, v) for k, v in root.items() if k in _ANNOTATIONS + DEFINITIONS}
-            widened = {**kept, "allOf": [{"$ref": self._same_reference(root, "$ref")}]}
+            kept = [keyword for keyword in root if keyword in _ANNOTATIONS + DEFINITIONS]
+            widened = {keyword: map_keyword(root, keyword, self._reference_of) for keyword in kept}
+            widened["allOf"] = [{"$ref": self._same_reference(root, root["$ref"])}]
         else:
             widened = self._rewritten(root)
         widened["type"] = "object"
         if widened.get("properties", {}).keys() - {ENVELOPE_KEY}:
             widened["properties"] = {**widened["properties"], ENVELOPE_KEY: envelope_schema()}
         else:
-            # A map stays one for clients that make a class of whatever has properties.
+            # Clients generate a class for anything with `properties`; a map must stay a map.
             widened.pop("properties", None)
             patterns = widened.get("patternProperties", {})
             widened["patternProperties"] = {**patterns, ENVELOPE_PATTERN: envelope_schema()}
@@ -137,28 +148,25 @@ class _Widening:
     # -- what applies to the root value -----------------------------------------------------------------
 
     def _same_value(self) -> list[Body]:
-        """Every subschema that can apply to the root value; refuses what can't be followed."""
-        found: dict[int, Body] = {}
-        waiting = [self._document.root]
-        while waiting:
-            body = waiting.pop()
-            if id(body) in found:
-                continue
-            found[id(body)] = body
+        """Return every subschema that can apply to the root value; refuse what can't be followed."""
+
+        def followed(body: Body) -> Iterator[Body]:
             if "$dynamicRef" in body or "$recursiveRef" in body:
                 raise _Unwidenable("The root depends on a dynamic reference.")
             if body is not self._document.root and "$id" in body and not self._document.is_overridden(body):
                 raise _Unwidenable("The root depends on a schema with an identity of its own.")
-            waiting.extend(self._same_spot(body))
-        return list(found.values())
+            return self._same_spot(body)
+
+        return reachable([self._document.root], followed)
 
     def _same_spot(self, body: Body) -> Iterator[Body]:
-        yield from self._written_inside(body)
+        yield from self._inside(body)
         target = self._target(body)
         if isinstance(target, dict):
             yield target
 
-    def _written_inside(self, body: Body) -> Iterator[Body]:
+    def _inside(self, body: Body) -> Iterator[Body]:
+        """Yield the subschemas inside this one that apply to the same value."""
         if self._document.is_overridden(body):
             return
         parts: list[Any] = [body.get(keyword) for keyword in _SAME_ONE]
@@ -168,6 +176,9 @@ class _Widening:
             parts += (body.get(keyword) or {}).values()
         yield from (part for part in parts if isinstance(part, dict))
 
+    def _changing_inside(self, body: Body) -> Iterator[Body]:
+        return (part for part in self._inside(body) if id(part) in self._changing)
+
     def _target(self, body: Body) -> Body | bool | None:
         reference = body.get("$ref")
         if not isinstance(reference, str):
@@ -175,13 +186,13 @@ class _Widening:
         base = self._document.base_of(body)
         target = self._document.resolve(reference, base)
         if target is None:
-            raise _Unwidenable("The root refers to a schema outside of this document.")
+            raise _Unwidenable("The root refers to a schema outside this document.")
         if isinstance(target, dict) and self._document.base_of(target) != self._document.root_base:
             raise _Unwidenable("The root depends on a schema with an identity of its own.")
         return target
 
     def _objects(self, same_value: list[Body]) -> set[int]:
-        """Those that only objects satisfy; what speaks of properties and names no type counts as one."""
+        """Return those that only objects satisfy; one with keywords for objects and no type counts."""
         found: set[int] = set()
         while True:
             before = len(found)
@@ -217,22 +228,20 @@ class _Widening:
             for key, value in (body.get(keyword) or {}).items():
                 names += [key, *(value if isinstance(value, list | tuple) else ())]
         if ENVELOPE_KEY in names:
-            raise _Unwidenable(f"The schema already speaks of {ENVELOPE_KEY}.")
+            raise _Unwidenable(f"The schema already mentions {ENVELOPE_KEY}.")
 
     # -- rewriting --------------------------------------------------------------------------------------
 
     def _notices(self, body: Body) -> bool:
-        """Whether this subschema by itself would tell an object with `_envelope` from one without."""
+        """Whether this subschema by itself distinguishes an object with `_envelope` from one without."""
         if self._document.is_overridden(body):
             return False
-        closed = any(
-            body.get(keyword, True) not in (True, {})
-            for keyword in ("additionalProperties", "unevaluatedProperties", "propertyNames")
-        )
+        closed = any(body.get(keyword, True) not in (True, {}) for keyword in (*_CLOSERS, "propertyNames"))
         counted = "maxProperties" in body or body.get("minProperties", 0) > 0
         return closed or counted or any(self._catching(body))
 
     def _catching(self, body: Body) -> Iterator[str]:
+        """Yield the patterns for properties that may match `_envelope`."""
         for pattern, part in (body.get("patternProperties") or {}).items():
             if part not in (True, {}) and may_match(pattern, ENVELOPE_KEY):
                 yield pattern
@@ -243,38 +252,37 @@ class _Widening:
         return self._plain(body)
 
     def _rewritten(self, body: Body) -> Body:
-        """The same for objects without `_envelope`, and blind to whether there is one."""
+        """Return a subschema that is the same for objects without `_envelope`, and ignores `_envelope`."""
+        overridden = self._document.is_overridden(body)
         new: Body = {}
         for keyword, value in body.items():
             if keyword == "$ref" and isinstance(value, str):
-                new[keyword] = self._same_reference(body, keyword)
-            elif self._document.is_overridden(body):
-                new[keyword] = self._cloned(keyword, value)
-            elif keyword in _SAME_ONE and isinstance(value, dict | bool):
+                new[keyword] = self._same_reference(body, value)
+            elif not overridden and keyword in _SAME_ONE and isinstance(value, dict | bool):
                 new[keyword] = self._widened(value)
-            elif keyword in _SAME_MANY:
+            elif not overridden and keyword in _SAME_MANY:
                 new[keyword] = [self._widened(part) for part in value]
-            elif keyword in _SAME_NAMED:
+            elif not overridden and keyword in _SAME_NAMED:
                 new[keyword] = {
                     key: self._widened(part) if isinstance(part, dict | bool) else part
                     for key, part in value.items()
                 }
             else:
-                new[keyword] = self._cloned(keyword, value, body)
-        if not self._document.is_overridden(body):
+                new[keyword] = map_keyword(body, keyword, self._reference_of)
+        if not overridden:
             self._let_through(body, new)
         return new
 
     def _let_through(self, body: Body, new: Body) -> None:
+        """Open what keeps `_envelope` out of the rewritten subschema, and leave it out of counts."""
         catching = list(self._catching(body))
         if catching:
             new["patternProperties"] = {
-                # Other keys match as before, wherever in them the pattern would.
+                # Other keys match as before, wherever in the key that is.
                 f"^(?!{ENVELOPE_KEY}$)[\\s\\S]*(?:{pattern})" if pattern in catching else pattern: part
                 for pattern, part in new["patternProperties"].items()
             }
-        closers = ("additionalProperties", "unevaluatedProperties")
-        if any(body.get(keyword, True) not in (True, {}) for keyword in closers):
+        if any(body.get(keyword, True) not in (True, {}) for keyword in _CLOSERS):
             new["properties"] = {**new.get("properties", {}), ENVELOPE_KEY: {}}
         if body.get("propertyNames", True) not in (True, {}):
             itself = {"enum": [ENVELOPE_KEY]} if self._is_draft_04 else {"const": ENVELOPE_KEY}
@@ -289,29 +297,32 @@ class _Widening:
         if counts:
             new["allOf"] = [*new.get("allOf", ()), *counts]
 
-    def _same_reference(self, body: Body, keyword: str) -> str:
-        """Where a reference that applies to the root value leads once that value may have `_envelope`."""
-        reference: str = body[keyword]
+    def _same_reference(self, body: Body, reference: str) -> str:
+        """Return where a reference that applies to the root value leads once that may have `_envelope`."""
         target = self._target(body)
         if not isinstance(target, dict) or id(target) not in self._changing:
-            return self._reference(body, reference)
+            return self._reference_of(body, "$ref")
         if target is self._document.root:
             return "#"
-        if id(target) not in self._copies:
-            name = self._copies[id(target)] = self._new_name(f"{_last_name(reference)}WithEnvelope")
-            self._unmade.append((target, name, False))
-        return "#" + pointer_of((self._container, self._copies[id(target)]))
+        return self._defined(self._copies, target, f"{_last_name(reference)}WithEnvelope", False)
 
-    def _reference(self, body: Body, reference: str) -> str:
-        """The same reference, or one to the kept original if its target is rewritten where it stands."""
+    def _reference_of(self, body: Body, keyword: str) -> str:
+        """Return the same reference, or one to the kept original if its target is rewritten in place."""
+        reference = str(body[keyword])
+        if keyword == "$dynamicRef":
+            return reference
         target = self._document.resolve(reference, self._document.base_of(body))
         if not isinstance(target, dict) or id(target) not in self._inline:
             return reference
-        if id(target) not in self._originals:
-            name = self._originals[id(target)] = self._new_name(f"{_last_name(reference)}WithoutEnvelope")
-            self._unmade.append((target, name, True))
-        address = reference.partition("#")[0]
-        return f"{address}#" + pointer_of((self._container, self._originals[id(target)]))
+        name = f"{_last_name(reference)}WithoutEnvelope"
+        return reference.partition("#")[0] + self._defined(self._originals, target, name, True)
+
+    def _defined(self, made: dict[int, str], target: Body, name: str, as_original: bool) -> str:
+        """Return a reference to the definition made of a subschema, which is named when first needed."""
+        if id(target) not in made:
+            made[id(target)] = self._new_name(name)
+            self._pending.append((target, made[id(target)], as_original))
+        return "#" + pointer_of((self._container, made[id(target)]))
 
     def _new_name(self, wanted: str) -> str:
         name, number = wanted, 2
@@ -323,32 +334,92 @@ class _Widening:
     def _plain(self, body: Body | bool) -> Any:
         return map_references(body, self._reference_of)
 
-    def _cloned(self, keyword: str, value: Any, body: Body | None = None) -> Any:
-        return map_keyword(keyword, value, self._reference_of, body)
-
-    def _reference_of(self, body: Body, keyword: str) -> str:
-        if keyword == "$dynamicRef":
-            return str(body[keyword])
-        return self._reference(body, body[keyword])
-
-
-def _those_that_lead_to(
-    bodies: list[Body], inside: Callable[[Body], Iterator[Body]], wanted: Callable[[Body], bool]
-) -> set[int]:
-    users: dict[int, list[Body]] = {}
-    for body in bodies:
-        for part in inside(body):
-            users.setdefault(id(part), []).append(body)
-    found: set[int] = set()
-    waiting = [body for body in bodies if wanted(body)]
-    while waiting:
-        body = waiting.pop()
-        if id(body) not in found:
-            found.add(id(body))
-            waiting.extend(users.get(id(body), ()))
-    return found
-
 
 def _last_name(reference: str) -> str:
     name = reference.rpartition("/")[2].rpartition("#")[2]
     return name if name.isidentifier() else "Root" if not name else "Schema"
+
+
+def wrap(document: Document, original: Body | bool) -> Body:
+    """Return an object schema with the original below `result`, and room for a notice next to it."""
+    above, result, below = _moved_below(document, original, f"/properties/{RESULT_KEY}")
+    properties = {RESULT_KEY: result, ENVELOPE_KEY: envelope_schema()}
+    return {**above, "type": "object", "properties": properties, "required": [RESULT_KEY], **below}
+
+
+def embed(
+    schema: Mapping[str, Any] | bool,
+    key: str,
+    *,
+    before: Body,
+    after: Body,
+    required: list[str],
+    instead: Body | None = None,
+) -> Body:
+    """Return an object schema of properties of ours, with the given schema, or `instead`, as one of them."""
+    document = Document(schema)
+    pointer = f"/properties/{key}/anyOf/0" if instead is not None else f"/properties/{key}"
+    above, moved, below = _moved_below(
+        document, schema if isinstance(schema, bool) else document.root, pointer
+    )
+    inner = moved if instead is None else {"anyOf": [moved, instead]}
+    properties = {**before, key: inner, **after}
+    return {**above, "type": "object", "properties": properties, "required": required, **below}
+
+
+def either(schema: Mapping[str, Any] | bool, other: Body) -> Body:
+    """Return an object schema that accepts what either schema accepts."""
+    document = Document(schema)
+    original = schema if isinstance(schema, bool) else document.root
+    above, moved, below = _moved_below(document, original, "/anyOf/0")
+    return {**above, "type": "object", "anyOf": [moved, other], **below}
+
+
+def _moved_below(document: Document, original: Body | bool, pointer: str) -> tuple[Body, Any, Body]:
+    """Return what stays above, the original at its new place, and the definitions.
+
+    The definitions move up, so that most references can stay.
+    """
+    if not isinstance(original, dict):
+        return {}, original, {}
+    lifted = {*DEFINITIONS, *_other_definitions(document)}
+    above = {name: original[name] for name in ("$schema", "$id", "id") if isinstance(original.get(name), str)}
+    if mentions(original, "$recursiveRef"):
+        # It refers to the root of its resource, so the original has to remain one.
+        above.pop("$id", None)
+        moved = {"$id": "urn:mcp-envelope:result", **copied(original)}
+        moved.pop("$schema", None)
+        return above, moved, {}
+    moved = map_references(
+        original, lambda body, keyword: _redirected(document, body, body[keyword], lifted, pointer)
+    )
+    below = {name: moved.pop(name) for name in [*moved] if name in lifted}
+    return above, {name: part for name, part in moved.items() if name not in above}, below
+
+
+def envelope_schema() -> Body:
+    return {"type": "object", "description": _DESCRIPTION}
+
+
+def _other_definitions(document: Document) -> Iterator[str]:
+    """Yield members of the root that mean nothing to JSON Schema but hold definitions, as `components` may."""
+    for body in reachable([document.root], bodies_below):
+        reference = body.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#/"):
+            name = reference.split("/")[1]
+            if name in document.root and name not in ONE + MANY + NAMED:
+                yield name
+
+
+def _redirected(document: Document, body: Body, reference: str, lifted: set[str], pointer: str) -> str:
+    """Return a reference that leads to the same subschema after the root has moved to `pointer`."""
+    address, _, fragment = reference.partition("#")
+    base = document.base_of(body)
+    if base != document.root_base and not address:
+        return reference
+    if address and document.resolve(address, base) is not document.root:
+        return reference
+    is_anchor = fragment and not fragment.startswith("/")
+    if is_anchor or not lifted.isdisjoint(fragment.split("/")[1:2]):
+        return reference
+    return f"{address}#{pointer}{fragment}"

@@ -1,35 +1,28 @@
-"""A stored payload to walk in: values found by their path, and as much of each as somebody has room for.
+"""A stored payload to walk in: values found by their path, and as much of each as there is room for.
 
-Strategy: a `Value` is small, and then it is loaded and parsed, or large, and then it is a knot of the outline
-and only the stretches that are asked for are read. A path goes on through a string that holds JSON, as it does
-in the cuts. What JSON itself cannot open (thousands of levels, a number of a megabyte) is shown as the text
-that it is.
+Strategy: a small value is loaded and parsed. A large one is a span of the index, and only the chunks that are asked
+for are read. Children come unparsed, and large ones not even loaded, so that
+walking over many costs only those that are looked at. A path goes on through a string that holds JSON, as it does
+in the cuts. What JSON itself cannot open (thousands of levels, a number of a megabyte) is shown as the text that
+it is.
 """
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
-from collections.abc import Iterator
-from typing import Final, Literal, cast
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 
-from ..faults import WHITESPACE, JSONError
-from ..jsontree import (
-    Buffer,
-    Far,
-    Member,
-    Node,
-    TooDeep,
-    abridged,
-    parse,
-)
-from ..text import characters
-from .knots import Knot, Outline, unpacked
-from .outline import FAR
-from .pieces import Piece, Run, pieces_of
-from .source import Source, Unescaped, unescaped
-from .spelling import Spelling
+from ..fit.text import characters
+from ..jsontext.document import OPEN_STRING, Buffer, Far, Member, Node, TooDeep, abridged, parse
+from ..jsontext.errors import WHITESPACE, JSONError, replace_lone_surrogates
+from .blobs import Checkpoints, InMemory, Source
+from .index import CHUNK, Index, Span, character_start, unpacked
+from .store import Damaged
 
 ValueKind = Literal["object", "array", "string", "number", "boolean", "null", "text"]
 
@@ -37,8 +30,13 @@ ValueKind = Literal["object", "array", "string", "number", "boolean", "null", "t
 _LONG_NUMBER: Final = 1 << 7
 # So many members of an object are looked at even if there is no room for them, since they share the room.
 _SHARING: Final = 256
-_MISSING_KEYS_TOLD: Final = 8
-_PIECE: Final = 1 << 20
+_KEYS_LISTED: Final = 8
+_STREAMED: Final = 1 << 20
+# Bytes of the widest character.
+_WIDEST: Final = 4
+# Python does not read longer integers.
+_LONG_INTEGER: Final = 4000
+_NOTHING: Final = InMemory(b"")
 
 
 class BadPath(Exception):
@@ -51,8 +49,70 @@ class BadPath(Exception):
         self.there = there
 
 
-class Value:
-    """One value: either loaded (`node`, or `plain` if it is no JSON), or a knot to be read when asked."""
+class Child(msgspec.Struct, frozen=True, gc=False):
+    """A child of a list or an object. Of a `large` one, which is not loaded, `raw` has a size only."""
+
+    ordinal: int
+    raw: Buffer
+    member: Member | None = None
+    large: StoredValue | None = None
+
+    @property
+    def step(self) -> str:
+        """The last step of the child's path."""
+        return str(self.ordinal) if self.member is None else escaped_step(self.member.key)
+
+    def loaded(self, room: int) -> Child:
+        """The same, loaded if it is not larger than the room."""
+        if self.large is None or self.large.size > room:
+            return self
+        raw = self.large.raw()
+        member = None if self.member is None else Member(self.member.key, self.member.raw_key, raw)
+        return Child(self.ordinal, raw, member)
+
+
+class Chunk(NamedTuple):
+    """Some small children of the list or object at `path`, as a list or object of their own."""
+
+    path: str
+    first: int
+    raw: bytes
+
+
+def escaped_step(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def unescaped(escaped: bytes) -> str:
+    """What the inside of a JSON string says."""
+    if b"\\" not in escaped:
+        return escaped.decode()
+    quoted = b'"%b"' % escaped
+    try:
+        return OPEN_STRING.decode(quoted)
+    except ValueError:
+        return OPEN_STRING.decode(replace_lone_surrogates(quoted)[0])
+
+
+def decode_json(decoder: msgspec.json.Decoder[Any], raw: bytes, number: Callable[[str], Any]) -> Any:
+    """Decode JSON, also with half a surrogate pair or an integer of thousands of digits in it."""
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError:
+
+        def integer(text: str) -> Any:
+            return int(text) if len(text) < _LONG_INTEGER else number(text)
+
+        return json.loads(replace_lone_surrogates(raw)[0], parse_float=number, parse_int=integer)
+    except msgspec.DecodeError:
+        repaired, count = replace_lone_surrogates(raw)
+        if not count:
+            raise
+        return decode_json(decoder, repaired, number)
+
+
+class StoredValue:
+    """One value: either loaded (`node`, or `plain` if it is not JSON), or a span to be read when asked."""
 
     def __init__(
         self,
@@ -60,20 +120,20 @@ class Value:
         *,
         node: Node | None = None,
         plain: bytes | None = None,
-        knot: Knot | None = None,
+        span: Span | None = None,
         source: Source | None = None,
     ) -> None:
         self.path = path
         self._node = node
         self._plain = plain
-        self._knot = knot
-        self._source = source
-        # As it is stored, its whitespace included.
-        self._spelled: bytes | None = None
-        if knot is not None:
-            self.size = knot.end - knot.start
-            self.kind: ValueKind = "text" if knot.kind == "leaf" else knot.kind
-            self.total = knot.total
+        self._span = span
+        self._source: Source = source or _NOTHING
+        # As it is stored, with its whitespace.
+        self._exact: bytes | None = None
+        if span is not None:
+            self.size = span.end - span.start
+            self.kind: ValueKind = "text" if span.kind == "leaf" else span.kind
+            self.total = span.total
         elif node is not None:
             self.size, self.kind = node.size, node.kind
             self.total = node.length() if node.kind == "string" else 1
@@ -83,10 +143,8 @@ class Value:
             assert plain is not None
             self.size, self.kind, self.total = len(plain), "text", characters(plain)
 
-    # -- the way to a value ---------------------------------------------------------------------------------
-
     @classmethod
-    def small(cls, path: str, raw: bytes) -> Value:
+    def small(cls, path: str, raw: bytes) -> StoredValue:
         """A value that is loaded; what cannot be opened as JSON is text."""
         try:
             node = parse(raw)
@@ -97,48 +155,49 @@ class Value:
         except (TooDeep, JSONError):
             return cls(path, plain=raw.strip(WHITESPACE))
         value = cls(path, node=node)
-        value._spelled = raw
+        value._exact = raw
         return value
 
     @classmethod
-    def large(cls, path: str, knot: Knot, source: Source) -> Value:
-        if knot.kind == "leaf":
-            return cls.small(path, source.read(knot.start, knot.end))
-        return cls(path, knot=knot, source=source)
+    def large(cls, path: str, span: Span, source: Source) -> StoredValue:
+        if span.kind == "leaf":
+            return cls.small(path, source.read(span.start, span.end))
+        return cls(path, span=span, source=source)
 
-    def opened(self) -> Value:
+    # -- the way to a value ---------------------------------------------------------------------------------
+
+    def opened(self) -> StoredValue:
         """The JSON that a string holds, in place of the string."""
         if self.kind != "string":
             return self
-        if self._knot is not None and self._knot.held is not None:
-            assert self._source is not None
-            return Value.large(self.path, self._knot.held, Unescaped(self._source, self._knot))
+        if self._span is not None and self._span.embedded is not None:
+            return StoredValue.large(self.path, self._span.embedded, _StringSource(self._source, self._span))
         if self._node is not None and (inner := self._node.inner()):
             try:
                 inner.total()
             except TooDeep:
                 return self
-            return Value(self.path, node=inner)
+            return StoredValue(self.path, node=inner)
         return self
 
-    def _verbatim(self) -> Value:
-        """The same, but what is in a small value has all its blanks; to parse a value takes them away."""
-        value = self if self._knot is None else self.opened()
-        if value._spelled is None or value._node is None:
+    def _verbatim(self) -> StoredValue:
+        """The same, but with all the whitespace in a small value, which parsing takes away."""
+        value = self if self._span is None else self.opened()
+        if value._exact is None or value._node is None:
             return value
-        raw = value._spelled.strip(WHITESPACE)
+        raw = value._exact.strip(WHITESPACE)
         try:
             if value.kind == "string" and value.opened() is not value:
                 raw = unescaped(raw[1:-1]).encode().strip(WHITESPACE)
-            return Value(self.path, node=Node(raw))
+            return StoredValue(self.path, node=Node(raw))
         except (TooDeep, msgspec.DecodeError):
-            # Half a surrogate pair in a key: parsing has mended it.
+            # Half a surrogate pair in a key, which parsing replaces.
             return value.opened()
 
-    def find(self, path: str, *, opened: bool = True) -> Value:
-        """The value that a JSON pointer leads to; the JSON in a string counts as what the string is.
+    def find(self, path: str, *, opened: bool = True) -> StoredValue:
+        """Return the value that a JSON pointer leads to; the JSON in a string counts as what the string is.
 
-        If it shall not be `opened` it is the value as it is stored: a string is a string, and blanks are there.
+        If it is not to be `opened` it is the value as it is stored: a string is a string, and has its whitespace.
         """
         if path and not path.startswith("/"):
             steps = path.removeprefix("$").replace("[", "/").replace("]", "").replace(".", "/").strip("/")
@@ -146,56 +205,48 @@ class Value:
         value = self
         for step in path.split("/")[1:]:
             value = value.opened() if opened else value._verbatim()
-            child = value._step(step.replace("~1", "/").replace("~0", "~"))
+            child = value.child(step.replace("~1", "/").replace("~0", "~"))
             if child is None:
                 raise BadPath(path, value.path, value._what_is_there())
             value = child
         return value.opened() if opened else value
 
-    def child(self, step: str) -> Value | None:
-        found = self._step(step)
-        return None if found is None else found.opened()
-
-    def _step(self, step: str) -> Value | None:
-        if self.kind == "array":
-            if not (step.isascii() and step.isdigit()) or len(step) > 15 or int(step) >= self.total:
-                return None
-            piece = next(self.pieces(int(step)), None)
-        elif self.kind == "object":
-            piece = self.member(step)
-        else:
+    def child(self, step: str) -> StoredValue | None:
+        if self.kind == "object":
+            return self.member(step)
+        if self.kind != "array" or not (step.isascii() and step.isdigit()) or len(step) > 15:
             return None
-        return None if piece is None else self.value(piece)
+        return self.item(int(step))
 
-    def value(self, piece: Piece) -> Value:
-        """A child as a value of its own."""
-        if piece.far is not None:
-            return piece.far
-        return Value.small(self._path_of(piece), bytes(piece.value))
+    def item(self, index: int) -> StoredValue | None:
+        found = next(self.children(index), None) if self.kind == "array" and 0 <= index < self.total else None
+        return None if found is None else self._value(found)
 
-    def _path_of(self, piece: Piece) -> str:
-        return f"{self.path}/{piece.step}"
+    def member(self, key: str) -> StoredValue | None:
+        """The value of the member with that key, as it is stored."""
+        found = self._member(key) if self.kind == "object" else None
+        return None if found is None else self._value(found)
 
-    def member(self, key: str) -> Piece | None:
-        """The member of an object that has the key, as it is stored."""
-        knot = self._knot
-        if knot is None:
-            found = [piece for piece in self.pieces(0) if piece.member and piece.member.key == key]
+    def _member(self, key: str) -> Child | None:
+        span = self._span
+        if span is None:
+            found = [child for child in self.children() if child.member and child.member.key == key]
             return found[-1] if found else None
-        if key in knot.keys:
-            return next(self.pieces(knot.keys[key]), None)
-        for stretch in self._stretches_with(key, knot):
-            for piece in self._stretch(knot, stretch):
-                if piece.member is not None and piece.member.key == key:
-                    return piece
+        if key in span.keys:
+            return next(self.children(span.keys[key]), None)
+        for chunk in span.chunks_with(key, self._source.stored):
+            for child in self._children_in(span, chunk):
+                if child.member is not None and child.member.key == key:
+                    return child
         return None
 
-    def _stretches_with(self, key: str, knot: Knot) -> list[int]:
-        if knot.table is None:
-            # Large members have their keys in the knot.
-            return [stretch for stretch in range(len(knot.firsts) // 4) if not knot.is_large(stretch)]
-        assert self._source is not None
-        return knot.table.stretches(key, self._source.stored)
+    def _value(self, child: Child) -> StoredValue:
+        return child.large or StoredValue.small(f"{self.path}/{child.step}", bytes(child.raw))
+
+    def member_keys(self) -> Iterator[str]:
+        for child in self.children():
+            assert child.member is not None
+            yield child.member.key
 
     def _what_is_there(self) -> str:
         where = self.path or "the top"
@@ -203,164 +254,243 @@ class Value:
             return f"at {where} is a list of {self.total} items"
         if self.kind != "object":
             return f"at {where} is a {self.kind}"
-        keys: list[str] = []
-        for piece in self.pieces(0):
-            assert piece.member is not None
-            if len(keys) == _MISSING_KEYS_TOLD:
-                keys.append(f"… ({self.total} in all)")
-                break
-            keys.append(piece.member.key[:40])
+        keys = [key[:40] for key in islice(self.member_keys(), _KEYS_LISTED)]
+        if self.total > _KEYS_LISTED:
+            keys.append(f"… ({self.total} in all)")
         return f"at {where} there {'are' if keys else 'is nothing'} {', '.join(keys)}".rstrip()
 
     # -- what is in it --------------------------------------------------------------------------------------
 
-    def pieces(self, offset: int) -> Iterator[Piece]:
+    def children(self, first: int = 0) -> Iterator[Child]:
         """The children of a list or an object, from one of them on."""
-        knot = self._knot
-        if knot is None:
+        span = self._span
+        if span is None:
             assert self._node is not None
-            yield from self._loaded(self._node, offset)
+            yield from children_of(self._node, 0, first)
             return
-        firsts = unpacked(knot.firsts)
-        for stretch in range(max(bisect_right(firsts, offset) - 1, 0), len(firsts)):
-            skipped = offset - firsts[stretch]
-            for piece in self._stretch(knot, stretch):
-                if skipped > 0:
-                    skipped -= 1
-                else:
-                    yield piece
+        ordinals = unpacked(span.ordinals)
+        for chunk in range(max(bisect_right(ordinals, first) - 1, 0), len(ordinals)):
+            yield from islice(self._children_in(span, chunk), max(first - ordinals[chunk], 0), None)
 
-    def _loaded(self, node: Node, offset: int) -> Iterator[Piece]:
-        if node.kind == "object":
-            for index, member in enumerate(node.members()[offset:], offset):
-                yield Piece(index, member.value, member)
-        else:
-            for index, item in enumerate(node.all_items()[offset:], offset):
-                yield Piece(index, item)
-
-    def _stretch(self, knot: Knot, stretch: int) -> Iterator[Piece]:
-        assert self._source is not None
-        first = unpacked(knot.firsts)[stretch]
-        child = knot.child(stretch, self._source.stored)
-        if child is None:
-            yield from pieces_of(self._run(knot, stretch), first)
+    def chunks(self, first: int = 0) -> Iterator[Chunk | StoredValue]:
+        """The same in larger parts: large children, and runs of small ones."""
+        span = self._span
+        if span is None:
+            raw = joined(self.kind, self.children(first)) if first else self.raw()
+            yield Chunk(self.path, first, raw)
             return
-        size = child.end - child.start
-        far = cast(Buffer, Far(size))
-        member: Member | None = None
-        if knot.kind == "object":
-            before = self._source.read(unpacked(knot.starts)[stretch], child.start).rstrip(WHITESPACE)
-            raw_key = before.removesuffix(b":").rstrip(WHITESPACE)
-            member = Member(unescaped(raw_key[1:-1]), raw_key, far)
-        piece = Piece(first, far, member)
-        yield Piece(first, far, member, Value.large(self._path_of(piece), child, self._source))
+        ordinals = unpacked(span.ordinals)
+        for chunk in range(max(bisect_right(ordinals, first) - 1, 0), len(ordinals)):
+            children = self._children_in(span, chunk)
+            if span.is_large(chunk):
+                yield from map(self._value, children)
+            elif ordinals[chunk] < first:
+                rest = islice(children, first - ordinals[chunk], None)
+                yield Chunk(self.path, first, joined(span.kind, rest))
+            else:
+                yield Chunk(self.path, ordinals[chunk], self._chunk(span, chunk))
 
-    def _run(self, knot: Knot, stretch: int) -> bytes:
-        """A stretch of small children as a list or object of its own."""
-        assert self._source is not None
-        starts = unpacked(knot.starts)
-        stop = starts[stretch + 1] if stretch + 1 < len(starts) else knot.end - 1
-        inside = self._source.read(starts[stretch], stop).rstrip(WHITESPACE).removesuffix(b",")
-        return b"[%b]" % inside if knot.kind == "array" else b"{%b}" % inside
-
-    def raw(self) -> bytes:
-        """The value's exact bytes; all of them."""
-        if self._spelled is not None:
-            return self._spelled
-        return b"".join(self.stream())
-
-    def stream(self) -> Iterator[bytes]:
-        """The same, a piece at a time."""
-        if self._knot is None:
-            yield self._spelled or (bytes(self._node.raw) if self._node is not None else self._plain or b"")
-            return
-        assert self._source is not None
-        for at in range(self._knot.start, self._knot.end, _PIECE):
-            yield self._source.read(at, min(at + _PIECE, self._knot.end))
-
-    def spelled(self) -> Value | Spelling:
-        """The value as text: a string's own characters, and of anything else the exact bytes."""
-        if self.kind in ("string", "text"):
-            return self
-        if self._knot is None:
-            return Spelling.of(self.path, self.raw())
-        assert self._source is not None
-        return Spelling(self.path, self._source, self._knot.start, self._knot.end)
-
-    def node(self, room: int) -> Node:
-        """The value for a fitter that has at most `room` bytes for it."""
-        knot = self._knot
-        if knot is None:
-            # What cannot be opened can be kept or left out.
-            return Node(self._plain or b"null") if self._node is None else self._node
-        assert self._source is not None
-        if knot.kind == "string":
-            head = self._source.read(knot.start, min(knot.start + room + FAR, knot.end))
-            held = self.opened()
-            inner = None if held is self or held.kind == "text" else held.node(room)
-            return abridged(head, self.size, self.total, inner=inner)
-        pieces: list[Piece] = []
-        covered = 0
-        for found in self.pieces(0):
-            piece = found.loaded(room)
-            pieces.append(piece)
-            covered += len(piece.value)
-            if covered > room and (knot.kind == "array" or len(pieces) >= _SHARING):
-                break
-        children = {piece.ordinal: piece.far.node(room) for piece in pieces if piece.far is not None}
-        if knot.kind == "array":
-            items = [piece.value for piece in pieces]
-            return abridged(b"[]", self.size, self.total, items=items, children=children)
-        members = [piece.member for piece in pieces if piece.member is not None]
-        return abridged(b"{}", self.size, self.total, members=members, children=children)
-
-    def text(self, offset: int, room: int) -> str:
-        """What a string or a text says from a character on: more than `room` bytes of it, or all there is."""
-        if self._plain is not None:
-            # A character has four bytes at most; slicing whole text by characters would cost all of it.
-            return self._plain.decode()[offset : offset + room + 1]
-        if self._knot is None:
-            assert self._node is not None
-            return self._node.text()[offset : offset + room + 1]
-        assert self._source is not None
-        starts, firsts = unpacked(self._knot.starts), unpacked(self._knot.firsts)
-        stretch = max(bisect_right(firsts, offset) - 1, 0)
-        skipped = offset - firsts[stretch]
-        parts: list[str] = []
-        covered = 0
-        while stretch < len(starts) and covered <= room:
-            closing = self._knot.end - (self._knot.kind == "string")
-            stop = starts[stretch + 1] if stretch + 1 < len(starts) else closing
-            data = self._source.read(starts[stretch], stop)
-            part = (data.decode() if self._knot.kind == "text" else unescaped(data))[skipped:]
-            parts.append(part)
-            covered += len(part.encode())
-            skipped, stretch = 0, stretch + 1
-        return "".join(parts)
-
-    # -- all of it ------------------------------------------------------------------------------------------
-
-    def walk(self) -> Iterator[Run | Value]:
+    def walk(self) -> Iterator[Chunk | StoredValue]:
         """Everything, in order: runs of small children, and each string or text that is large."""
         if self.kind not in ("array", "object"):
             yield self
-        elif self._knot is None:
-            yield Run(self.path, self.kind, 0, self.raw())
-        else:
-            knot = self._knot
-            for stretch, first in enumerate(unpacked(knot.firsts)):
-                if knot.is_large(stretch):
-                    for piece in self._stretch(knot, stretch):
-                        assert piece.far is not None
-                        yield from piece.far.opened().walk()
-                else:
-                    kind: Literal["array", "object"] = "array" if knot.kind == "array" else "object"
-                    yield Run(self.path, kind, first, self._run(knot, stretch))
+            return
+        for part in self.chunks():
+            if isinstance(part, Chunk):
+                yield part
+            else:
+                yield from part.opened().walk()
+
+    def _children_in(self, span: Span, chunk: int) -> Iterator[Child]:
+        ordinal = unpacked(span.ordinals)[chunk]
+        child = span.child(chunk, self._source.stored)
+        if child is None:
+            try:
+                yield from children_of(Node(self._chunk(span, chunk)), ordinal)
+            except msgspec.DecodeError as error:
+                raise Damaged(f"the stored payload is not what was written: {error}") from None
+            return
+        raw = cast(Buffer, Far(child.end - child.start))
+        member: Member | None = None
+        if span.kind == "object":
+            before = self._source.read(unpacked(span.starts)[chunk], child.start).rstrip(WHITESPACE)
+            raw_key = before.removesuffix(b":").rstrip(WHITESPACE)
+            member = Member(unescaped(raw_key[1:-1]), raw_key, raw)
+        step = Child(ordinal, raw, member).step
+        yield Child(ordinal, raw, member, StoredValue.large(f"{self.path}/{step}", child, self._source))
+
+    def _chunk(self, span: Span, chunk: int) -> bytes:
+        """A chunk of small children as a list or object of its own."""
+        starts = unpacked(span.starts)
+        stop = starts[chunk + 1] if chunk + 1 < len(starts) else span.end - 1
+        inside = self._source.read(starts[chunk], stop).rstrip(WHITESPACE).removesuffix(b",")
+        return b"[%b]" % inside if span.kind == "array" else b"{%b}" % inside
+
+    def raw(self) -> bytes:
+        """The value's exact bytes; all of them."""
+        return b"".join(self.stream())
+
+    def stream(self) -> Iterator[bytes]:
+        """The same, a part at a time."""
+        if self._span is None:
+            yield self._exact or (bytes(self._node.raw) if self._node is not None else self._plain or b"")
+            return
+        for at in range(self._span.start, self._span.end, _STREAMED):
+            yield self._source.read(at, min(at + _STREAMED, self._span.end))
+
+    def as_text(self) -> StoredValue | ExactText:
+        """The value as text: a string's own characters, and of anything else the exact bytes."""
+        if self.kind in ("string", "text"):
+            return self
+        if self._span is None:
+            return ExactText.of(self.path, self.raw())
+        return ExactText(self.path, self._source, self._span.start, self._span.end)
+
+    def node(self, room: int) -> Node:
+        """The value for a fitter that has at most `room` bytes for it."""
+        span = self._span
+        if span is None:
+            # What cannot be opened can be kept or left out.
+            return Node(self._plain or b"null") if self._node is None else self._node
+        if span.kind == "string":
+            head = self._source.read(span.start, min(span.start + room + CHUNK, span.end))
+            held = self.opened()
+            inner = None if held is self or held.kind == "text" else held.node(room)
+            return abridged(head, self.size, self.total, inner=inner)
+        children: list[Child] = []
+        covered = 0
+        for found in self.children():
+            child = found.loaded(room)
+            children.append(child)
+            covered += len(child.raw)
+            if covered > room and (span.kind == "array" or len(children) >= _SHARING):
+                break
+        nodes = {child.ordinal: child.large.node(room) for child in children if child.large is not None}
+        if span.kind == "array":
+            items = [child.raw for child in children]
+            return abridged(b"[]", self.size, self.total, items=items, children=nodes)
+        members = [child.member for child in children if child.member is not None]
+        return abridged(b"{}", self.size, self.total, members=members, children=nodes)
+
+    def text(self, offset: int, room: int) -> str:
+        """What a string or a text says from a character on: more than `room` bytes of it, or all there is."""
+        span = self._span
+        if span is None:
+            said = self._plain.decode() if self._plain is not None else cast(Node, self._node).text()
+            # A character has a byte at least.
+            return said[offset : offset + room + 1]
+        starts, ordinals = unpacked(span.starts), unpacked(span.ordinals)
+        chunk = max(bisect_right(ordinals, offset) - 1, 0)
+        skipped = offset - ordinals[chunk]
+        parts: list[str] = []
+        covered = 0
+        while chunk < len(starts) and covered <= room:
+            closing = span.end - (span.kind == "string")
+            stop = starts[chunk + 1] if chunk + 1 < len(starts) else closing
+            data = self._source.read(starts[chunk], stop)
+            part = (data.decode() if span.kind == "text" else unescaped(data))[skipped:]
+            parts.append(part)
+            covered += len(part.encode())
+            skipped, chunk = 0, chunk + 1
+        return "".join(parts)
 
 
-def root_of(source: Source, size: int, outline: Outline) -> Value:
+def root_of(source: Source, size: int, index: Index) -> StoredValue:
     """The whole payload as a value."""
-    if outline.root is not None:
-        return Value.large("", outline.root, source)
+    if index.root is not None:
+        return StoredValue.large("", index.root, source)
     data = source.read(0, size)
-    return Value("", plain=data) if outline.text else Value.small("", data)
+    return StoredValue("", plain=data) if index.text else StoredValue.small("", data)
+
+
+def children_of(node: Node, ordinal: int, first: int = 0) -> Iterator[Child]:
+    """The children of a loaded node from the `first` on; the very first of them has that ordinal."""
+    if node.kind == "object":
+        for index, member in enumerate(node.members()[first:], ordinal + first):
+            yield Child(index, member.value, member)
+    else:
+        for index, item in enumerate(node.all_items()[first:], ordinal + first):
+            yield Child(index, item)
+
+
+def joined(kind: str, children: Iterable[Child]) -> bytes:
+    """Some children as a list or object of their own."""
+    if kind == "array":
+        return b"[%b]" % b",".join([bytes(child.raw) for child in children])
+    members = [child.member for child in children if child.member is not None]
+    return b"{%b}" % b",".join([b"%b:%b" % (member.raw_key, member.value) for member in members])
+
+
+class _StringSource(Source):
+    """The text of a long string, as its UTF-8 bytes: so JSON inside a string is read like any other."""
+
+    def __init__(self, source: Source, span: Span) -> None:
+        self._source = source
+        self._starts = unpacked(span.starts)
+        self._text_starts = unpacked(span.text_starts)
+        self._end = span.end - 1
+        self.checkpoints = Checkpoints(unpacked(span.ordinals), self._text_starts)
+
+    @property
+    def stored(self) -> Source:
+        return self._source.stored
+
+    def read(self, start: int, end: int) -> bytes:
+        if start >= end:
+            return b""
+        first = bisect_right(self._text_starts, start) - 1
+        last = max(bisect_right(self._text_starts, end - 1) - 1, first)
+        stop = self._starts[last + 1] if last + 1 < len(self._starts) else self._end
+        text = unescaped(self._source.read(self._starts[first], stop)).encode()
+        return text[start - self._text_starts[first] : end - self._text_starts[first]]
+
+
+class ExactText:
+    """What is between two bytes of a source, as text, with every blank and every escape.
+
+    It is asked for its text as a string would be. Characters are counted from the nearest checkpoint, so a page
+    costs the page.
+    """
+
+    kind: Final = "text"
+
+    def __init__(self, path: str, source: Source, start: int, end: int) -> None:
+        self.path = path
+        self.size = end - start
+        self._source = source
+        self._end = end
+        self._before = self._characters(start)
+        self.total = self._characters(end) - self._before
+
+    @classmethod
+    def of(cls, path: str, raw: bytes) -> ExactText:
+        return cls(path, InMemory(raw), 0, len(raw))
+
+    def text(self, offset: int, room: int) -> str:
+        """More than `room` bytes from a character on, or all there is."""
+        start = self._byte(self._before + offset)
+        stop = min(start + room + _WIDEST, self._end)
+        data = self._source.read(start, stop)
+        if stop < self._end:
+            # The last character may not be here whole.
+            data = data[: character_start(data, len(data) - 1)]
+        return data.decode()
+
+    def _characters(self, byte: int) -> int:
+        """How many characters come before the byte."""
+        if self._source.checkpoints is None:
+            return byte
+        ordinals, starts = self._source.checkpoints
+        nearest = bisect_right(starts, byte) - 1
+        return int(ordinals[nearest]) + characters(self._source.read(starts[nearest], byte))
+
+    def _byte(self, character: int) -> int:
+        """Where the character begins."""
+        if self._source.checkpoints is None:
+            return character
+        ordinals, starts = self._source.checkpoints
+        nearest = bisect_right(ordinals, character) - 1
+        start = int(starts[nearest])
+        stop = min(starts[nearest + 1], self._end) if nearest + 1 < len(starts) else self._end
+        said = self._source.read(start, stop).decode()
+        return start + len(said[: character - ordinals[nearest]].encode())

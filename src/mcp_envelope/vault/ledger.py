@@ -1,9 +1,9 @@
 """What the envelope did, call by call, without payloads: tool, client, sizes before and after, time.
 
 Strategy: a call is noted in memory and written a moment later with others, in one transaction, by a thread of
-its own; so a call pays microseconds. Whoever is killed loses the last second. A ledger that cannot be written
-is said once in the log and then left alone: it is never a reason for a call to fail. Old calls go after thirty
-days, or when there are very many.
+its own; so it costs a call microseconds. A process that is killed loses the last second. If the ledger cannot be
+written the log says so once: it never makes a call fail. Old calls are deleted after thirty days, or when there
+are very many.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from .database import Database, state_folder
+from .sqlite import Database, state_folder
 from .store import StoreError
 
 if TYPE_CHECKING:
-    from ..sealed import Sealed
+    from ..envelope import Sealed
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -62,8 +62,8 @@ _GROUPS: Final[dict[By, str]] = {
 }
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """One call. `before` and `after` are in `unit`; tokens before a cut are reckoned from a part of them."""
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """One call. `before` and `after` are in `unit`; tokens before a cut are extrapolated from a part of it."""
 
     at: float
     tool: str
@@ -87,25 +87,13 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
         return self.before - self.after
 
     @classmethod
-    def of(
-        cls,
-        sealed: Sealed,
-        tool: str,
-        *,
-        client: str = "",
-        server: str = "",
-        dialect: str = "native",
-        tool_ms: float | None = None,
-        seal_ms: float | None = None,
-    ) -> Call:
+    def of(cls, sealed: Sealed, tool: str, **known: Any) -> LedgerEntry:
+        """The entry of a sealed result; what else is `known` are further fields."""
         report = sealed.report
         after = max(len(sealed.content), len(sealed.structured or b""))
         return cls(
             at=time.time(),
             tool=tool,
-            client=client,
-            server=server,
-            dialect=dialect,
             unit=report.unit,
             bytes_before=max(sealed.payload_size, after) if sealed.truncated else after,
             bytes_after=after,
@@ -114,13 +102,12 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
             cuts=len(sealed.cuts),
             stored=sealed.handle is not None,
             code=sealed.problem.code if sealed.problem else "",
-            tool_ms=tool_ms,
-            seal_ms=seal_ms,
+            **known,
         )
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Calls taken together."""
+    """Sums over calls."""
 
     group: str
     calls: int
@@ -141,12 +128,12 @@ class Ledger:
         self._database = Database(path or state_folder() / "ledger.db", b"MCPl", _SCHEMA, _VERSION)
         self.place = str(self._database.path)
         self._lock = threading.Lock()
-        self._waiting: list[Call] = []
+        self._waiting: list[LedgerEntry] = []
         self._timer: threading.Timer | None = None
         self._broken = False
         self._pruned = 0.0
 
-    def record(self, call: Call) -> None:
+    def record(self, call: LedgerEntry) -> None:
         """Note a call; it is written a moment later."""
         with self._lock:
             self._waiting.append(call)
@@ -168,8 +155,8 @@ class Ledger:
             return
         try:
             with self._database.writing() as connection:
-                marks = ", ".join("?" * len(Call.__struct_fields__))
-                names = ", ".join(Call.__struct_fields__)
+                marks = ", ".join("?" * len(LedgerEntry.__struct_fields__))
+                names = ", ".join(LedgerEntry.__struct_fields__)
                 connection.executemany(
                     f"INSERT INTO calls ({names}) VALUES ({marks})",
                     [tuple(map(_writable, msgspec.structs.astuple(call))) for call in calls],
@@ -187,14 +174,14 @@ class Ledger:
         else:
             self._broken = False
 
-    def calls(self, most: int = 100, since: float = 0.0) -> list[Call]:
+    def calls(self, most: int = 100, since: float = 0.0) -> list[LedgerEntry]:
         """The last calls, newest first."""
-        names = ", ".join(Call.__struct_fields__)
+        names = ", ".join(LedgerEntry.__struct_fields__)
         with self._database.reading() as connection:
             rows = connection.execute(
                 f"SELECT {names} FROM calls WHERE at >= ? ORDER BY id DESC LIMIT ?", (since, most)
             ).fetchall()
-        calls = [Call(**dict(zip(Call.__struct_fields__, row, strict=True))) for row in rows]
+        calls = [LedgerEntry(**dict(zip(LedgerEntry.__struct_fields__, row, strict=True))) for row in rows]
         return [msgspec.structs.replace(call, stored=bool(call.stored)) for call in calls]
 
     def totals(self, by: By | None = None, since: float = 0.0) -> Sequence[Total]:
@@ -209,19 +196,7 @@ class Ledger:
                 f"FROM calls WHERE at >= ? GROUP BY {group} ORDER BY sum(before - after) DESC, 1",
                 (since,),
             ).fetchall()
-        return [
-            Total(
-                group=row[0],
-                calls=row[1],
-                cut=row[2],
-                failed=row[3],
-                bytes_before=row[4],
-                bytes_after=row[5],
-                tokens_before=row[6],
-                tokens_after=row[7],
-            )
-            for row in rows
-        ]
+        return [Total(**dict(zip(Total.__struct_fields__, row, strict=True))) for row in rows]
 
     def close(self) -> None:
         self.flush()
@@ -229,5 +204,5 @@ class Ledger:
 
 
 def _writable(value: object) -> object:
-    """Half a character in a name would keep the whole batch from being written."""
+    """Half a surrogate pair in a name would keep the whole batch from being written."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

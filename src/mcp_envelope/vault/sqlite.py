@@ -1,26 +1,35 @@
 """The default store: one private SQLite file, shared by every process of the user.
 
 Strategy: a blob's row number is made of its entry's number and its own, so that any blob is one look-up. A
-small payload is written in one transaction. A large one is written in several, under an entry that nobody
-sees until the last of them; what a killed writer leaves behind is swept later. What an entry was stays on
-record for a week after its blobs are gone, so that an expired handle can be told from one that never was.
+small payload is written in one transaction. A large one is written in several, under an entry that stays
+invisible until the last of them; what a killed writer leaves behind is swept later. The entry stays on record for
+a week after its blobs are gone, so that an expired handle can be told from an unknown one.
+
+`Database`, which the ledger uses too, is the file itself: private, in WAL mode, with errors in plain words.
+Connections come from a small pool, so that threads that come and go leave none behind; after a fork, or if the
+file was replaced, the pool is emptied. The file is never opened by any other means while it is in
+use: closing any descriptor of it would take SQLite's locks away, and with them other processes' knowledge that it
+is used. A write is one transaction that takes the lock at once, so it is there whole or not at all, whatever kills
+the process. Our files bear a mark; one without it belongs to another program, and stays as it is.
 """
 
 from __future__ import annotations
 
 import os
+import sqlite3
+import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Final, Self
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
-from .database import Database, state_folder
+from .blobs import Writing
 from .store import (
     DEFAULT_CAP,
-    DEFAULT_TTL,
     REMEMBERED,
     Damaged,
     DamagedFile,
@@ -32,17 +41,235 @@ from .store import (
     StoreError,
 )
 
+# How long a writer waits for another one, in seconds.
+_PATIENCE: Final = 5.0
+# Connections kept for later use.
+_IDLE: Final = 4
+# Where SQLite keeps its application id, which says whose file it is.
+_MARK_AT: Final = 68
+_MAGIC: Final = b"SQLite format 3\0"
+_COMPANIONS: Final = ("", "-wal", "-shm")
+_PRAGMAS: Final = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+PRAGMA journal_size_limit = 67108864;
+PRAGMA trusted_schema = OFF;
+"""
+
+
+def state_folder() -> Path:
+    """Where programs keep what should outlive a restart, on this system."""
+    if named := os.environ.get("XDG_STATE_HOME"):
+        base = Path(named)
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = Path.home() / ".local" / "state"
+    return base / "mcp-envelope"
+
+
+class Database:
+    """`mark` has four bytes; it says that a file is ours, and of which kind."""
+
+    def __init__(self, path: str | os.PathLike[str], mark: bytes, schema: str, version: int) -> None:
+        self.path = Path(path)
+        self._mark = int.from_bytes(mark)
+        self._schema = schema
+        self._version = version
+        self._idle: list[sqlite3.Connection] = []
+        self._owner: tuple[int, int] | None = None
+        self._lock = threading.Lock()
+
+    def connection(self) -> sqlite3.Connection:
+        """The connection that the next caller would get."""
+        with self._held() as connection:
+            return connection
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with self._explaining(), self._held() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: all of what happens in it, or nothing."""
+        with self._explaining(), self._held() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _held(self) -> Iterator[sqlite3.Connection]:
+        owner = self._identity()
+        with self._lock:
+            if self._owner != owner:
+                # They lead to a file that is gone, or were opened by the process that this one is a fork of.
+                stale, self._idle, self._owner = self._idle, [], None
+                _close(stale)
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            connection = self._connect()
+            owner = self._identity()
+        try:
+            yield connection
+        finally:
+            with self._lock:
+                if self._owner is None:
+                    self._owner = owner
+                keep = self._owner == owner and len(self._idle) < _IDLE
+                if keep:
+                    self._idle.append(connection)
+            if not keep:
+                _close([connection])
+
+    def _identity(self) -> tuple[int, int] | None:
+        """This process and this file; None if there is no file."""
+        try:
+            return os.getpid(), os.stat(self.path).st_ino
+        except (OSError, ValueError):
+            return None
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle, self._owner = self._idle, [], None
+        _close(idle)
+
+    def remove(self) -> None:
+        """Delete the file; the last resort."""
+        self.close()
+        if not self._is_ours():
+            raise self._foreign("it does not look like one")
+        for suffix in _COMPANIONS:
+            try:
+                os.unlink(f"{self.path}{suffix}")
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StoreError(f"cannot remove {self.path}{suffix}: {_reason(error)}") from None
+
+    def _is_ours(self) -> bool:
+        """Whether the file bears our mark, even if the rest is damaged."""
+        with self._explaining(), open(self.path, "rb") as file:
+            head = file.read(_MARK_AT + 4)
+        return head.startswith(_MAGIC) and int.from_bytes(head[_MARK_AT:]) == self._mark
+
+    def _foreign(self, reason: str) -> StoreError:
+        return StoreError(f"{self.path} was not made by mcp-envelope ({reason}); name another file")
+
+    def _connect(self) -> sqlite3.Connection:
+        with self._explaining():
+            self._make()
+            connection = sqlite3.connect(
+                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._prepare(connection)
+                self._make_private()
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        (found,) = connection.execute("PRAGMA user_version").fetchone()
+        is_filled = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+        # Read last, since another process may be making the file just now: its tables come with the mark.
+        (mark,) = connection.execute("PRAGMA application_id").fetchone()
+        if mark != self._mark and (mark or found or is_filled):
+            raise self._foreign("it is another program's database")
+        if found == 0:
+            # Has to come before the first table, and then costs nothing until pages are given back.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.executescript(_PRAGMAS)
+        if found == 0:
+            # Two processes may get here at once; the second finds the work done.
+            connection.execute("BEGIN IMMEDIATE")
+            (found,) = connection.execute("PRAGMA user_version").fetchone()
+            if found == 0:
+                for statement in self._schema.split(";;"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {self._mark}")
+                connection.execute(f"PRAGMA user_version = {self._version}")
+                found = self._version
+            connection.execute("COMMIT")
+        if found != self._version:
+            raise StoreError(
+                f"{self.path} was made by another version of mcp-envelope (format {found}, not {self._version}); "
+                "name another file"
+            )
+
+    def _make(self) -> None:
+        folder = self.path.parent
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(OSError):
+                folder.chmod(0o700)
+        with suppress(FileExistsError):
+            # SQLite gives its companions (-wal, -shm) the permissions of the file. Only a file that did not exist
+            # is opened here: see above.
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+    def _make_private(self) -> None:
+        """Take away permissions that others may have been given."""
+        if os.name == "posix" and os.stat(self.path).st_mode & 0o077:
+            for suffix in _COMPANIONS:
+                with suppress(PermissionError, FileNotFoundError):
+                    os.chmod(f"{self.path}{suffix}", 0o600)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._explained(str(error).lower()) from error
+        except (OSError, ValueError) as error:
+            raise StoreError(f"cannot use {self.path}: {_reason(error)}") from error
+
+    def _explained(self, said: str) -> StoreError:
+        path = self.path
+        if "not a database" in said:
+            return self._foreign(said)
+        if "malformed" in said or "corrupt" in said:
+            return DamagedFile(f"{path} is damaged ({said}); move it away")
+        if "full" in said:
+            return DiskTrouble(f"no room to write {path} ({said}); free some space, or name another place")
+        if "disk i/o" in said:
+            return DiskTrouble(f"cannot use {path}: {said}; the disk may be full, or failing")
+        if "locked" in said or "busy" in said:
+            return StoreError(f"{path} is locked by another process ({said})")
+        if "readonly" in said or "read-only" in said:
+            return StoreError(f"{path} cannot be written ({said}); check its permissions")
+        return StoreError(f"cannot use {path}: {said}")
+
+
+def _close(connections: list[sqlite3.Connection]) -> None:
+    for connection in connections:
+        with suppress(sqlite3.Error):
+            connection.close()
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return str(getattr(error, "strerror", None) or error).lower()
+
+
+# -- the store ------------------------------------------------------------------------------------------------
+
 _VERSION: Final = 2
-# A blob's row is the entry's number times this, plus its own number; the last number holds the outline.
+# A blob's row is the entry's number times this, plus its own number; the last number holds the index.
 _SPAN: Final = 1 << 20
-_OUTLINE: Final = _SPAN - 1
-# So much is gathered before it is written: the lock is never held for long.
-_BATCH: Final = 1 << 22
-# A writer that has not been heard of for so long is taken for dead.
+_INDEX: Final = _SPAN - 1
+# After so long without a sign of life, a writer is taken for dead.
 _ABANDONED: Final = 3600.0
 _SWEEP_EVERY: Final = 60.0
 _PAGES_AT_ONCE: Final = 2000
-# SQLite takes so many question marks at least.
+# Any SQLite accepts at least so many parameters.
 _MOST_MARKS: Final = 500
 
 _SCHEMA: Final = """
@@ -72,46 +299,38 @@ CREATE TRIGGER goes AFTER UPDATE OF state ON entries WHEN OLD.state = 'ready' AN
 END
 """
 _FATES: Final[tuple[Fate, ...]] = ("expired", "deleted", "evicted")
+_FIELDS: Final = [name for name in Entry.__struct_fields__ if name != "index"]
+_COLUMNS: Final = ", ".join(_FIELDS)
 
 
 class SQLiteStore:
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        ttl: float = DEFAULT_TTL,
-        cap: int = DEFAULT_CAP,
-    ) -> None:
-        self.ttl = ttl
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, cap: int = DEFAULT_CAP) -> None:
         self.cap = cap
         self._database = Database(path or state_folder() / "vault.db", b"MCPv", _SCHEMA, _VERSION)
         self.place = str(self._database.path)
         self._swept = 0.0
         self._freed = False
 
-    def write(self, key: str, expires: float) -> _Writing:
-        return _Writing(self, self._database, key, expires)
+    def write(self, key: str, expires: float) -> _SQLiteWriting:
+        return _SQLiteWriting(self, self._database, key, expires)
 
     def entry(self, key: str) -> Entry | Gone | None:
         with self._database.reading() as connection:
             row = connection.execute(
-                "SELECT id, key, handle, kind, size, stored, blobs, created, expires, tool, state "
-                "FROM entries WHERE key = ?",
-                (key,),
+                f"SELECT id, state, {_COLUMNS} FROM entries WHERE key = ?", (key,)
             ).fetchone()
-            if row is None or row[-1] == "writing":
+            if row is None or row[1] == "writing":
                 return None
-            if row[-1] in _FATES:
-                return Gone(row[-1], row[8])
-            if row[8] <= time.time():
-                return Gone("expired", row[8])
-            outline = connection.execute(
-                "SELECT data FROM blobs WHERE id = ?", (row[0] * _SPAN + _OUTLINE,)
+            entry = _entry(row[2:])
+            if row[1] in _FATES or entry.expires <= time.time():
+                return Gone(row[1] if row[1] in _FATES else "expired", entry.expires)
+            index = connection.execute(
+                "SELECT data FROM blobs WHERE id = ?", (row[0] * _SPAN + _INDEX,)
             ).fetchone()
-        if outline is None:
-            # It may have gone between the two questions.
+        if index is None:
+            # It may have gone between the two queries.
             return Gone("evicted", time.time())
-        return msgspec.structs.replace(_entry(row), outline=outline[0])
+        return msgspec.structs.replace(entry, index=index[0])
 
     def blobs(self, key: str, numbers: Sequence[int]) -> list[bytes]:
         found: dict[int, bytes] = {}
@@ -138,7 +357,7 @@ class SQLiteStore:
     def entries(self) -> Iterator[Entry]:
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT id, key, handle, kind, size, stored, blobs, created, expires, tool FROM entries "
+                f"SELECT {_COLUMNS} FROM entries "
                 "WHERE state = 'ready' AND expires > ? ORDER BY created DESC, id DESC",
                 (time.time(),),
             ).fetchall()
@@ -163,7 +382,7 @@ class SQLiteStore:
         return len(old)
 
     def give_back(self, pages: int = _PAGES_AT_ONCE) -> None:
-        """Pages that nobody uses go back to the system, some at a time. Not inside a transaction."""
+        """Return unused pages to the system, some at a time. Not inside a transaction."""
         if self._freed:
             self._freed = False
             with self._database.reading() as connection:
@@ -171,7 +390,7 @@ class SQLiteStore:
                 connection.executescript(f"PRAGMA incremental_vacuum({pages})")
 
     def make_room(self, connection: Any, newcomer: int) -> None:
-        """Within the transaction that brings something new: what has expired goes, then the oldest others."""
+        """Evict what has expired, then the oldest others, in the transaction that adds something new."""
         if time.time() - self._swept > _SWEEP_EVERY:
             self._sweep(connection)
         (taken,) = connection.execute("SELECT stored FROM account").fetchone()
@@ -197,120 +416,70 @@ class SQLiteStore:
             with self._database.reading() as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except (DamagedFile, DiskTrouble):
-            # Everything shall go, and the file itself always can.
+            # Everything is to go, and the file itself always can.
             self._database.remove()
         return len(ready)
 
     def stats(self) -> Stats:
         with self._database.reading() as connection:
-            entries, size, stored = connection.execute("SELECT * FROM account").fetchone()
-            oldest, newest = connection.execute(
+            totals = connection.execute("SELECT entries, size, stored FROM account").fetchone()
+            ages = connection.execute(
                 "SELECT min(created), max(created) FROM entries WHERE state = 'ready'"
             ).fetchone()
-        return Stats(
-            place=self.place,
-            entries=entries,
-            size=size,
-            stored=stored,
-            cap=self.cap,
-            oldest=oldest,
-            newest=newest,
-        )
+        known = zip(("entries", "size", "stored", "oldest", "newest"), (*totals, *ages), strict=True)
+        return Stats(place=self.place, cap=self.cap, **dict(known))
 
     def close(self) -> None:
         self._database.close()
 
 
-class _Writing:
+class _SQLiteWriting(Writing):
+    batch_bytes = 1 << 22
+
     def __init__(self, store: SQLiteStore, database: Database, key: str, expires: float) -> None:
+        super().__init__(key, store.place, store.cap)
         self._store = store
         self._database = database
-        self._key = key
         self._expires = expires
         self._id = 0
-        self._waiting: list[bytes] = []
-        self._size = 0
-        self._written = 0
-        self._done = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._done or not self._id:
-            return
-        try:
-            with self._database.writing() as connection:
-                _let_go(connection, [self._id], None)
-        except StoreError:
-            # The sweep will find it.
-            return
-
-    def add(self, blobs: Sequence[bytes]) -> None:
-        self._waiting.extend(blobs)
-        self._size += sum(map(len, blobs))
-        if self._written + len(self._waiting) >= _OUTLINE:
-            raise StoreError(f"the payload is too large for the vault (more than {_OUTLINE} blobs)")
-        if self._size > self._store.cap:
-            raise StoreError(
-                f"the payload is larger than all that the vault may hold ({self._store.cap} bytes)"
-            )
-        if sum(map(len, self._waiting)) >= _BATCH:
-            with self._database.writing() as connection:
-                self._flush(connection)
-
-    def commit(self, entry: Entry) -> None:
-        size = self._size + len(entry.outline)
-        if size > self._store.cap:
-            raise StoreError(
-                f"the payload is larger than all that the vault may hold ({self._store.cap} bytes)"
-            )
+    def _send(self, blobs: Sequence[bytes]) -> None:
         with self._database.writing() as connection:
-            self._flush(connection)
+            self._insert(connection, blobs)
+
+    def _publish(self, entry: Entry, blobs: Sequence[bytes]) -> None:
+        with self._database.writing() as connection:
+            self._insert(connection, blobs)
+            connection.execute("INSERT INTO blobs VALUES (?, ?)", (self._id * _SPAN + _INDEX, entry.index))
+            assigned = ", ".join(f"{name} = :{name}" for name in _FIELDS if name != "key")
             connection.execute(
-                "INSERT INTO blobs VALUES (?, ?)", (self._id * _SPAN + _OUTLINE, entry.outline)
-            )
-            connection.execute(
-                "UPDATE entries SET handle = ?, kind = ?, size = ?, stored = ?, blobs = ?, created = ?, "
-                "expires = ?, tool = ?, state = 'ready' WHERE id = ?",
-                (
-                    entry.handle,
-                    entry.kind,
-                    entry.size,
-                    size,
-                    self._written,
-                    entry.created,
-                    entry.expires,
-                    entry.tool,
-                    self._id,
-                ),
+                f"UPDATE entries SET {assigned}, state = 'ready' WHERE id = :id",
+                {**msgspec.structs.asdict(entry), "id": self._id},
             )
             self._store.make_room(connection, self._id)
-        self._done = True
-        # The payload is in; that the file could not shrink now is nobody's trouble.
+        # The payload is stored; that the file could not shrink now does not matter.
         with suppress(StoreError):
             self._store.give_back()
 
-    def _flush(self, connection: Any) -> None:
+    def _discard(self) -> None:
+        if self._id:
+            with self._database.writing() as connection:
+                _let_go(connection, [self._id], None)
+
+    def _insert(self, connection: Any, blobs: Sequence[bytes]) -> None:
+        if self._sent + len(blobs) >= _INDEX:
+            raise StoreError(f"the payload is too large for the vault (more than {_INDEX} blobs)")
         now = time.time()
         if not self._id:
             self._id = connection.execute(
                 "INSERT INTO entries (key, created, expires, state) VALUES (?, ?, ?, 'writing')",
                 (self._key, now, self._expires),
             ).lastrowid
-        else:
-            # Still alive: nobody should sweep this.
-            found = connection.execute(
-                "UPDATE entries SET created = ? WHERE id = ?", (now, self._id)
-            ).rowcount
-            if not found:
-                raise StoreError("the payload took too long to be written and was swept away")
-        base = self._id * _SPAN + self._written
-        connection.executemany("INSERT INTO blobs VALUES (?, ?)", enumerate(self._waiting, base))
-        self._written += len(self._waiting)
-        self._waiting = []
+        # A sign of life, so that this is not swept.
+        elif not connection.execute("UPDATE entries SET created = ? WHERE id = ?", (now, self._id)).rowcount:
+            raise StoreError("the payload took too long to be written and was swept away")
+        base = self._id * _SPAN + self._sent
+        connection.executemany("INSERT INTO blobs VALUES (?, ?)", enumerate(blobs, base))
 
 
 def _ids(connection: Any, where: str, *values: object) -> list[int]:
@@ -318,7 +487,7 @@ def _ids(connection: Any, where: str, *values: object) -> list[int]:
 
 
 def _let_go(connection: Any, ids: Sequence[int], fate: Fate | None) -> None:
-    """Blobs go; what the entry was stays on record, unless nobody ever saw it."""
+    """Delete blobs; the entry stays on record, unless it never became visible."""
     for number in ids:
         connection.execute(
             "DELETE FROM blobs WHERE id >= ? AND id < ?", (number * _SPAN, (number + 1) * _SPAN)
@@ -333,15 +502,4 @@ def _let_go(connection: Any, ids: Sequence[int], fate: Fate | None) -> None:
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    _, key, handle, kind, size, stored, blobs, created, expires, tool = row[:10]
-    return Entry(
-        key=key,
-        handle=handle,
-        kind=kind,
-        size=size,
-        stored=stored,
-        blobs=blobs,
-        created=created,
-        expires=expires,
-        tool=tool,
-    )
+    return Entry(**dict(zip(_FIELDS, row, strict=True)))

@@ -1,81 +1,64 @@
 """What a store must do: keep numbered blobs under a key, and know what became of each key.
 
-Strategy: a store is dumb on purpose. It keeps one entry and its blobs, for a time, in bounded space, and makes
-them visible all at once: an entry is there with every blob, or not at all. Cutting into blobs, compression,
-outlines, pages, searches and handles are the same for every store and live above it. A key is a digest of the
-handle and its owner, so what belongs to somebody else cannot be told from what never was.
+Strategy: a store is simple on purpose. It keeps entries and their blobs, for a time, in bounded space, and makes
+each visible all at once: an entry is there with every blob, or not at all. Splitting into blobs, compression,
+indexes, pages, searches and handles are the same for every store and live above it. A key is a digest of the
+handle and its owner, so what belongs to another owner looks like what never existed.
 """
 
 from __future__ import annotations
 
-import os
-import string
-from collections.abc import Iterator, Sequence
-from types import TracebackType
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, Protocol, Self
 
 import msgspec
 
-# How long a result is kept, how much all of them may take, and how long it is remembered that one is gone.
+# How long a result is kept, how much all of them may take, and how long a store remembers that one is gone.
 DEFAULT_TTL: Final = 24 * 3600.0
 DEFAULT_CAP: Final = 1 << 30
 REMEMBERED: Final = 7 * 24 * 3600.0
 
 Kind = Literal["json", "text", "blocks"]
-# Why a key that once had an entry has none: its time was over, somebody deleted it, it made room for newer ones.
+# Why a key has no entry any more: it expired, it was deleted, or it made room for newer ones.
 Fate = Literal["expired", "deleted", "evicted"]
 
 
-_ALPHABET: Final = string.ascii_letters + string.digits
-_LETTERS: Final = 22
-
-
-def new_handle() -> str:
-    """130 random bits, in letters and digits: nothing to quote, and nothing that looks like an option."""
-    number = int.from_bytes(os.urandom(24), "big")
-    letters: list[str] = []
-    for _ in range(_LETTERS):
-        number, letter = divmod(number, len(_ALPHABET))
-        letters.append(_ALPHABET[letter])
-    return "".join(letters)
-
-
 class StoreError(Exception):
-    """The store cannot do it now. The message is for people: what is wrong, and what would help."""
+    """The store cannot be used. The message is for people: what is wrong, and what would help."""
 
 
 class DamagedFile(StoreError):
-    """The store is ours, and ruined: nothing helps but beginning anew."""
+    """The file is a vault, but damaged beyond repair: it can only be removed."""
 
 
 class DiskTrouble(StoreError):
-    """The disk is full, or fails: nothing can be written, not even that something is deleted."""
+    """The disk is full, or fails: nothing can be written, not even a deletion."""
 
 
 class Damaged(Exception):
-    """The entry is there, but not all of its blobs are, or they are not what was written."""
+    """The entry exists, but blobs are missing or are not what was written."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is known of a stored payload besides its bytes."""
+    """What is known about a stored payload."""
 
     key: str
-    # As it was given out; what a store lists is for its owner's eyes.
+    # As the caller got it; only the owner of the store lists its entries.
     handle: str
     kind: Kind
-    # Bytes of the payload, and what its blobs take in the store.
+    # Bytes of the payload; what it takes in the store and how many blobs it has, which the store fills in.
     size: int
-    stored: int
-    blobs: int
+    stored: int = 0
+    blobs: int = 0
     created: float
     expires: float
     tool: str | None = None
-    # How to find one's way in the payload; written and read by `outline`.
-    outline: bytes = b""
+    # Where things are in the payload: an `index.Index`, compressed.
+    index: bytes = b""
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """A key whose entry is no more."""
+    """A key whose entry is gone."""
 
     fate: Fate
     at: float
@@ -92,22 +75,16 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     newest: float | None = None
 
 
-class Writing(Protocol):
-    """A payload on its way in. Leaving without `commit` leaves nothing behind that anybody can see."""
+class WriteSession(Protocol):
+    """A payload that is being written: in batches, and visible only after `commit`. See `blobs.Writing`."""
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
-    def add(self, blobs: Sequence[bytes]) -> None:
-        """The next blobs; they are numbered from 0 in the order in which they come."""
-        ...
+    def add(self, blobs: Iterable[bytes]) -> None: ...
 
-    def commit(self, entry: Entry) -> None:
-        """Make it visible, whole, and make room for it: expired entries go first, then the oldest ones."""
-        ...
+    def commit(self, entry: Entry) -> None: ...
 
 
 class Store(Protocol):
@@ -116,30 +93,30 @@ class Store(Protocol):
     # For people: a path or an address, without a password.
     place: str
 
-    def write(self, key: str, expires: float) -> Writing: ...
+    def write(self, key: str, expires: float) -> WriteSession: ...
 
     def entry(self, key: str) -> Entry | Gone | None:
-        """The entry; what became of it; None if there never was one, as far as anybody remembers."""
+        """Return the entry, or what became of it; None if the key is unknown."""
         ...
 
     def blobs(self, key: str, numbers: Sequence[int]) -> list[bytes]:
-        """Those blobs, in that order; `Damaged` if one is missing."""
+        """Return those blobs, in that order; raise `Damaged` if one is missing."""
         ...
 
     def delete(self, key: str) -> bool:
-        """Whether there was something to delete."""
+        """Delete the entry; return whether there was one."""
         ...
 
     def entries(self) -> Iterator[Entry]:
-        """All that can be read, newest first, without their outlines."""
+        """All readable entries, newest first, without their indexes."""
         ...
 
     def sweep(self) -> int:
-        """Let go of what has expired; how many entries that were."""
+        """Delete what has expired; return how many entries that were."""
         ...
 
     def purge(self) -> int:
-        """Delete every entry; how many that were."""
+        """Delete every entry; return how many there were."""
         ...
 
     def stats(self) -> Stats: ...

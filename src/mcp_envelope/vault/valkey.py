@@ -2,10 +2,17 @@
 
 Strategy: all keys of a payload share one hash tag, and so one slot of a cluster. Blobs go into a hash under a
 name that only the writer knows and that soon expires; `commit` books the payload, makes room, and then one
-script checks that every blob is there, renames the hash and sets the entry. So there is nothing half to see,
-and nothing stays of a writer that dies. The server lets entry and blobs expire by itself; a small tombstone,
-written along with them, lives longer and tells what became of the key. Each script can run twice to the same
-end, since the reply to the first may be lost.
+script checks that every blob is there, renames the hash and sets the entry. So nothing is ever half visible, and
+nothing stays of a writer that dies. The server lets entry and blobs expire by itself; a small tombstone, written
+along with them, lives longer and says what became of the key. Each script can run twice to the same end, since the
+reply to the first may be lost.
+
+One account keeps all replicas together within the cap. It knows the age, the end and the sizes of each entry, in
+keys of its own slot, and is changed by one script, so never by halves. An entry is booked before it can be seen,
+so what is kept is always booked; a writer that dies in between leaves a booking without an entry, which ends like
+any other. Whoever books too much gets the oldest keys back and evicts them. Two replicas may evict the same key:
+the second finds nothing to do. So the sum is right, and what is kept is above the cap only between booking and
+evicting, by at most what is being committed just then.
 """
 
 from __future__ import annotations
@@ -14,22 +21,21 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .store import DEFAULT_CAP, DEFAULT_TTL, REMEMBERED, Damaged, Entry, Fate, Gone, Stats, StoreError
-from .valkey_account import WINDOW, Account, Booking
-from .valkey_link import Link
+from .blobs import Writing
+from .store import DEFAULT_CAP, REMEMBERED, Damaged, Entry, Fate, Gone, Stats, StoreError
+from .valkey_client import ValkeyClient
 
-# Blobs go to the server in batches of about that many bytes, and of so many blobs: a script holds its arguments.
-_BATCH: Final = 1 << 20
-_BATCH_BLOBS: Final = 1000
-# A writer that is silent for so long is dead, in seconds.
+# After so many seconds of silence a writer is taken for dead.
 _SILENCE: Final = 600
 
-# A batch of blobs, and the time limit in the same breath; what is told of the key so far.
+# How many entries one call of the script drops or names at most, so that it never holds up the server.
+WINDOW: Final = 256
+
+# A batch of blobs, and their time limit with it; returns the tombstone of the key so far.
 _ADD: Final = """
 local fields = {}
 for i = 3, #ARGV do
@@ -44,11 +50,11 @@ return redis.call('GET', KEYS[2])
 """
 
 # The entry with all its blobs, or nothing. If the tombstone says that it was evicted since the writer began,
-# somebody took its booking away to make room: then it is not to be seen any more. HSET is the first write,
+# another writer took its booking away to make room, so it must not become visible. HSET is the first write,
 # since a server that is out of memory refuses a script at its first write or not at all.
 _PUBLISH: Final = """
 local part, entry, blobs, fate = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local facts, outline, count, ends, before = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[7]
+local facts, index, count, ends, before = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[7]
 if redis.call('HLEN', part) ~= count then
   if redis.call('HGET', entry, 'facts') == facts then return 'done' end
   return 'short'
@@ -58,7 +64,7 @@ if now and now ~= before and string.sub(now, 1, 7) == 'evicted' then
   redis.call('UNLINK', part)
   return 'evicted'
 end
-redis.call('HSET', entry, 'facts', facts, 'outline', outline)
+redis.call('HSET', entry, 'facts', facts, 'index', index)
 redis.call('PEXPIREAT', entry, ends)
 if count > 0 then
   redis.call('RENAME', part, blobs)
@@ -71,12 +77,12 @@ return 'done'
 """
 
 _FIND: Final = """
-local found = redis.call('HMGET', KEYS[1], 'facts', 'outline')
+local found = redis.call('HMGET', KEYS[1], 'facts', 'index')
 return {found[1], found[2], redis.call('GET', KEYS[2]), redis.call('TIME')[1]}
 """
 
-# Who evicts a key that has no entry may have met a writer that is about to publish it; the tombstone tells the
-# writer. UNLINK comes first, since that is what a server without memory always allows.
+# A key without an entry may belong to a writer that is about to publish it; the tombstone warns that writer.
+# UNLINK comes first, since a server that is out of memory still allows that.
 _DROP: Final = """
 local there, before = redis.call('EXISTS', KEYS[1]), redis.call('GET', KEYS[3])
 redis.call('UNLINK', KEYS[1], KEYS[2])
@@ -90,33 +96,103 @@ end
 return there
 """
 
+# In `sizes` the sums are fields that begin with =, as no digest does. Times are the server's, as its
+# own expiry is. A server that may evict any key may evict one of these: what `sizes` still knows is then booked
+# anew.
+_BOOK: Final = """
+local ages, ends, sizes = KEYS[1], KEYS[2], KEYS[3]
+local cap, most, own, booking = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local call = redis.call
+local names = {'=stored', '=size'}
+local clock = call('TIME')
+local now = clock[1] + clock[2] / 1000000
+
+local function numbers(text)
+  return {string.match(text, '^(%S+) (%S+) (%S+) (%S+)$')}
+end
+local function drop(key)
+  call('ZREM', ages, key)
+  call('ZREM', ends, key)
+  local text = call('HGET', sizes, key)
+  if text then
+    call('HDEL', sizes, key)
+    local known = numbers(text)
+    for i = 1, 2 do call('HINCRBY', sizes, names[i], string.format('%d', -known[i])) end
+  end
+end
+local function enter(key, text)
+  local known = numbers(text)
+  call('ZADD', ages, known[3], key)
+  call('ZADD', ends, known[4], key)
+  call('HSET', sizes, key, text)
+  for i = 1, 2 do call('HINCRBY', sizes, names[i], known[i]) end
+end
+
+local count = call('ZCARD', ages)
+if count ~= call('ZCARD', ends) or call('HLEN', sizes) ~= (count > 0 and count + 2 or 0) then
+  local left = call('HGETALL', sizes)
+  call('DEL', ages, ends, sizes)
+  for i = 1, #left, 2 do
+    if string.sub(left[i], 1, 1) ~= '=' then enter(left[i], left[i + 1]) end
+  end
+end
+
+for i = 5, #ARGV do drop(ARGV[i]) end
+if booking ~= '' then
+  drop(own)
+  enter(own, booking)
+end
+local late = call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, most)
+for _, key in ipairs(late) do drop(key) end
+
+local sums = call('HMGET', sizes, unpack(names))
+local stored, victims, at = tonumber(sums[1] or '0'), {}, 0
+while stored > cap and #victims < most do
+  local key = call('ZRANGE', ages, at, at)[1]
+  if not key then break end
+  if key ~= own then
+    victims[#victims + 1] = key
+    stored = stored - tonumber(numbers(call('HGET', sizes, key))[1])
+  end
+  at = at + 1
+end
+
+count = call('ZCARD', ages)
+if count == 0 then
+  call('DEL', sizes)
+else
+  local last = call('ZRANGE', ends, -1, -1, 'WITHSCORES')[2]
+  for i = 1, 3 do call('PEXPIREAT', KEYS[i], string.format('%.0f', last * 1000 + 60000)) end
+end
+local oldest = call('ZRANGE', ages, 0, 0, 'WITHSCORES')[2]
+local newest = call('ZRANGE', ages, -1, -1, 'WITHSCORES')[2]
+return {#late, victims, count, sums[1] or '0', sums[2] or '0', oldest or '', newest or ''}
+"""
+
 
 class ValkeyStore:
     """Safe to use from several threads; each replica has its own."""
 
-    def __init__(
-        self, url: str, *, ttl: float = DEFAULT_TTL, cap: int = DEFAULT_CAP, prefix: str = "mcp-envelope"
-    ) -> None:
+    def __init__(self, url: str, *, cap: int = DEFAULT_CAP, prefix: str = "mcp-envelope") -> None:
         if not prefix or set(prefix) & set("{}"):
-            raise StoreError("The prefix of the keys has at least one character, and no braces.")
-        self.ttl = ttl
+            raise StoreError("The prefix of the keys needs at least one character, and no braces.")
         self.cap = cap
         self._prefix = prefix
-        self._link = Link(url)
-        self._account = Account(self._link, prefix, cap)
-        self.place = self._link.place
+        self._client = ValkeyClient(url)
+        self._account = [f"{prefix}:{{account}}:{part}" for part in ("ages", "ends", "sizes")]
+        self.place = self._client.place
 
-    def write(self, key: str, expires: float) -> ValkeyWriting:
-        return ValkeyWriting(self, self._link, key)
+    def write(self, key: str, expires: float) -> _ValkeyWriting:
+        return _ValkeyWriting(self, self._client, key)
 
     def entry(self, key: str) -> Entry | Gone | None:
-        facts, outline, fate, now = self._link.run(_FIND, [self.name(key, "entry"), self.name(key, "fate")])
+        facts, index, fate, now = self._client.run(_FIND, [self.name(key, "entry"), self.name(key, "fate")])
         if facts is not None:
-            return msgspec.structs.replace(_decoded(facts), outline=outline or b"")
+            return msgspec.structs.replace(_decoded(facts), index=index or b"")
         if fate is None:
             return None
         gone = _gone(fate)
-        # The tombstone is written in advance. If the time is not over yet, the server needed the memory.
+        # The tombstone is written in advance. If it has not expired yet, the server needed the memory.
         if gone.fate == "expired" and gone.at > float(now) + 1:
             return Gone("evicted", float(now))
         return gone
@@ -124,14 +200,14 @@ class ValkeyStore:
     def blobs(self, key: str, numbers: Sequence[int]) -> list[bytes]:
         if not numbers:
             return []
-        # One command, so that all are of one and the same payload.
-        found: list[bytes | None] = self._link.call("HMGET", self.name(key, "blobs"), *numbers)
+        # One command, so that all belong to the same payload.
+        found: list[bytes | None] = self._client.call("HMGET", self.name(key, "blobs"), *numbers)
         blobs = [blob for blob in found if blob is not None]
         if len(blobs) < len(found):
             if isinstance(self.entry(key), Entry):
                 raise Damaged(
                     f"{len(found) - len(blobs)} of {len(found)} blobs are missing: "
-                    "the server let go of them before their time, probably to save memory."
+                    "the server dropped them early, probably to save memory."
                 )
             raise Damaged("The entry is gone, and its blobs with it.")
         return blobs
@@ -139,160 +215,120 @@ class ValkeyStore:
     def delete(self, key: str) -> bool:
         there = bool(self._drop([key], "deleted"))
         if there:
-            # A booking that stays is mended later; the entry is gone in any case.
+            # A booking that stays is corrected later; the entry is gone in any case.
             with contextlib.suppress(StoreError):
-                self._account.settle([key])
+                self._settle([key])
         return there
 
     def entries(self) -> Iterator[Entry]:
-        for window in _windows(self._account.keys()):
-            for facts in self._link.calls([("HGET", self.name(key, "entry"), "facts") for key in window]):
+        for window in self._windows():
+            for facts in self._client.calls([("HGET", self.name(key, "entry"), "facts") for key in window]):
                 if facts is not None:
                     with contextlib.suppress(Damaged):
                         yield _decoded(facts)
 
     def sweep(self) -> int:
-        expired = WINDOW
-        total = 0
+        total = expired = self._settle().expired
         while expired == WINDOW:
-            expired = self._account.settle().expired
+            expired = self._settle().expired
             total += expired
-        # What the server let go of before its time counts no longer. Young bookings may be of writers at work.
-        for window in _windows(self._account.keys_before(time.time() - _SILENCE)):
-            there = self._link.calls([("EXISTS", self.name(key, "entry")) for key in window])
+        # What the server dropped early no longer counts. Young bookings may belong to writers at work.
+        for window in self._windows(time.time() - _SILENCE):
+            there = self._client.calls([("EXISTS", self.name(key, "entry")) for key in window])
             lost = [key for key, count in zip(window, there, strict=True) if not count]
             if lost:
-                self._account.settle(lost)
+                self._settle(lost)
         return total
 
     def purge(self) -> int:
         total = 0
-        for window in _windows(self._account.keys()):
+        for window in self._windows():
             total += self._drop(window, "deleted")
-            self._account.settle(window)
+            self._settle(window)
         return total
 
     def stats(self) -> Stats:
-        balance = self._account.settle()
+        balance = self._settle()
         while balance.expired == WINDOW:
-            balance = self._account.settle()
-        return Stats(
-            place=self.place,
-            entries=balance.entries,
-            size=balance.size,
-            stored=balance.stored,
-            cap=self.cap,
-            oldest=balance.oldest,
-            newest=balance.newest,
-        )
+            balance = self._settle()
+        return balance.stats
 
     def close(self) -> None:
-        self._link.close()
+        self._client.close()
 
     def name(self, key: str, part: str) -> str:
         """The braces make the key alone decide the slot."""
         return f"{self._prefix}:{{{key}}}:{part}"
 
-    def make_room(self, booking: Booking) -> None:
-        if booking.stored > self.cap:
-            raise StoreError(
-                f"The result takes {booking.stored} bytes and the store at {self.place} keeps {self.cap} in all: "
-                "raise its cap."
-            )
-        victims = self._account.book(booking).victims
+    def make_room(self, entry: Entry) -> None:
+        booking = f"{entry.stored} {entry.size} {entry.created!r} {entry.expires!r}"
+        victims = self._settle(own=entry.key, booking=booking).victims
         while victims:
             self._drop(victims, "evicted")
-            victims = self._account.settle(victims, spared=booking.key).victims
+            victims = self._settle(victims, own=entry.key).victims
 
     def give_back(self, key: str) -> None:
-        """Take back the booking of what was not published, unless an older entry of that key needs it."""
+        """Undo the booking of what was not published, unless an older entry of that key needs it."""
         with contextlib.suppress(StoreError):
-            if not self._link.call("EXISTS", self.name(key, "entry")):
-                self._account.settle([key])
+            if not self._client.call("EXISTS", self.name(key, "entry")):
+                self._settle([key])
+
+    def _settle(self, gone: Sequence[str] = (), *, own: str = "", booking: str = "") -> _Balance:
+        """Take these keys and expired ones off the account, and book one's own, which is never a victim."""
+        values = [self.cap, WINDOW, own, booking, *gone]
+        expired, victims, entries, *rest = self._client.run(_BOOK, self._account, values)
+        stored, size, oldest, newest = [float(number) if number else None for number in rest]
+        stats = Stats(
+            place=self.place,
+            entries=entries,
+            size=int(size or 0),
+            stored=int(stored or 0),
+            cap=self.cap,
+            oldest=oldest,
+            newest=newest,
+        )
+        return _Balance(expired, _texts(victims), stats)
+
+    def _windows(self, latest: float | str = "+inf") -> Iterator[Sequence[str]]:
+        """The keys on the account, newest first, some at a time."""
+        keys = _texts(self._client.call("ZREVRANGEBYSCORE", self._account[0], latest, "-inf"))
+        return (keys[start : start + WINDOW] for start in range(0, len(keys), WINDOW))
 
     def _drop(self, keys: Sequence[str], fate: Fate) -> int:
-        """Delete what these keys have; how many had something."""
+        """Delete what these keys have; return how many had something."""
         now = time.time()
         values = (_tombstone(fate, now), _milliseconds(now + REMEMBERED))
         parts = ("entry", "blobs", "fate")
         commands = [("EVAL", _DROP, 3, *(self.name(key, part) for part in parts), *values) for key in keys]
-        return sum(self._link.calls(commands))
+        return sum(self._client.calls(commands))
 
 
-class ValkeyWriting:
-    """A payload on its way in."""
-
-    def __init__(self, store: ValkeyStore, link: Link, key: str) -> None:
+class _ValkeyWriting(Writing):
+    def __init__(self, store: ValkeyStore, client: ValkeyClient, key: str) -> None:
+        super().__init__(key, store.place, store.cap)
         self._store = store
-        self._link = link
-        self._key = key
+        self._client = client
         self._part = store.name(key, f"part:{secrets.token_hex(8)}")
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
-        self._sent = 0
-        self._bytes = 0
         # What the tombstone said when the first batch went out; None before that.
         self._before: bytes | None = None
-        self._done = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._waiting.clear()
-        if not self._done and self._before is not None:
-            # The server lets it expire anyway.
-            with contextlib.suppress(StoreError):
-                self._link.call("UNLINK", self._part)
-
-    def add(self, blobs: Sequence[bytes]) -> None:
-        for blob in blobs:
-            self._waiting.append(blob)
-            self._waiting_bytes += len(blob)
-            self._bytes += len(blob)
-            if self._bytes > self._store.cap:
-                raise StoreError(
-                    f"The result takes more than the {self._store.cap} bytes that the store at "
-                    f"{self._store.place} keeps in all: raise its cap."
-                )
-            if self._waiting_bytes >= _BATCH or len(self._waiting) >= _BATCH_BLOBS:
-                self._send()
-
-    def commit(self, entry: Entry) -> None:
-        if self._waiting or self._before is None:
-            self._send()
-        # What it takes and how many blobs it has is known here best.
-        entry = msgspec.structs.replace(entry, stored=self._bytes + len(entry.outline), blobs=self._sent)
-        booking = Booking(
-            key=self._key,
-            stored=entry.stored,
-            size=entry.size,
-            created=entry.created,
-            expires=entry.expires,
-        )
-        self._store.make_room(booking)
-        try:
-            self._publish(entry)
-        except StoreError:
-            self._store.give_back(self._key)
-            raise
-        self._done = True
-
-    def _send(self) -> None:
+    def _send(self, blobs: Sequence[bytes]) -> None:
         keys = [self._part, self._store.name(self._key, "fate")]
-        before = self._link.run(_ADD, keys, [self._sent, _SILENCE, *self._waiting])
+        before = self._client.run(_ADD, keys, [self._sent, _SILENCE, *blobs])
         if self._before is None:
             self._before = before or b""
-        self._sent += len(self._waiting)
-        self._waiting.clear()
-        self._waiting_bytes = 0
 
-    def _publish(self, entry: Entry) -> None:
+    def _discard(self) -> None:
+        if self._before is not None:
+            self._client.call("UNLINK", self._part)
+
+    def _publish(self, entry: Entry, blobs: Sequence[bytes]) -> None:
+        if blobs or self._before is None:
+            self._send(blobs)
+        self._store.make_room(entry)
         values = [
-            msgspec.msgpack.encode(msgspec.structs.replace(entry, outline=b"")),
-            entry.outline,
+            msgspec.msgpack.encode(msgspec.structs.replace(entry, index=b"")),
+            entry.index,
             entry.blobs,
             _milliseconds(entry.expires),
             _tombstone("expired", entry.expires),
@@ -300,11 +336,26 @@ class ValkeyWriting:
             self._before or b"",
         ]
         names = [self._store.name(self._key, part) for part in ("entry", "blobs", "fate")]
-        if self._link.run(_PUBLISH, [self._part, *names], values) == b"short":
-            raise StoreError(
-                f"{self._store.place} has not all of the {entry.blobs} blobs that make up the result. It was "
-                "restarted meanwhile, or it needed the memory. Store it again."
-            )
+        try:
+            if self._client.run(_PUBLISH, [self._part, *names], values) == b"short":
+                raise StoreError(
+                    f"{self._store.place} does not have all {entry.blobs} blobs of the result. It was "
+                    "restarted meanwhile, or it needed the memory. Store it again."
+                )
+        except StoreError:
+            self._store.give_back(self._key)
+            raise
+
+
+class _Balance(NamedTuple):
+    expired: int
+    # What has to be evicted to be within the cap, oldest first.
+    victims: list[str]
+    stats: Stats
+
+
+def _texts(keys: Sequence[Any]) -> list[str]:
+    return [bytes(key).decode() for key in keys]
 
 
 def _milliseconds(seconds: float) -> int:
@@ -328,7 +379,3 @@ def _decoded(facts: bytes) -> Entry:
         return msgspec.msgpack.decode(facts, type=Entry)
     except msgspec.MsgspecError:
         raise Damaged("The entry is not what was written.") from None
-
-
-def _windows(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (keys[start : start + WINDOW] for start in range(0, len(keys), WINDOW))

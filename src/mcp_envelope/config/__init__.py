@@ -1,0 +1,20 @@
+"""Settings and where they come from: one table of them, and the layers that give them values.
+
+`Settings` finds and watches the files and the environment; its `policy` says what applies to a call. To add a
+setting, add a field to `Policy` in `policy.py`: everything else follows from that.
+"""
+
+from .policy import BUDGET_ARGUMENT, BUILT_IN, PREFIX, PROFILES, SETTINGS, Allowance, Policy, Setting
+from .settings import Settings
+
+__all__ = [
+    "BUDGET_ARGUMENT",
+    "BUILT_IN",
+    "PREFIX",
+    "PROFILES",
+    "SETTINGS",
+    "Allowance",
+    "Policy",
+    "Setting",
+    "Settings",
+]

@@ -1,0 +1,383 @@
+"""Settings files: found, read when they change, and kept as they last made sense.
+
+A look costs a few `stat` calls and reads nothing unless time, size or inode differ. A file that cannot be
+read or parsed leaves the last good version in force; one that is gone leaves none. In a file that can be
+parsed, each thing that is wrong costs only itself: the rest applies, and the complaint names the file, the
+line, the column and the name that was probably meant. The parsers give values without positions; those come
+from a scan of the same text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ..spelling import did_you_mean
+from .kinds import shown
+from .layers import FileLayers, Given, Layer, known_profile, read_layer
+from .policy import PROFILES, RESPONSE_GLOBAL, RESPONSE_TOOL, SETTINGS
+
+FILE_NAME: Final = "mcp-envelope.toml"
+PYPROJECT: Final = "pyproject.toml"
+PYPROJECT_TABLE: Final = ("tool", "mcp-envelope")
+RESPONSE_CONFIG: Final = os.path.join(".code-scalpel", "response_config.json")
+# The coarsest clock of a common file system.
+_GRAIN_NS: Final = 2_000_000_000
+_LARGEST: Final = 1_000_000
+# Editors look for it; it is not a setting.
+_SCHEMA_KEY: Final = "$schema"
+# Our settings lie no deeper.
+_DEEPEST: Final = 6
+
+Keys = tuple[str, ...]
+Signature = tuple[int, int, int]
+
+
+# -- watching -----------------------------------------------------------------------------------------------
+
+
+class FoundFile(NamedTuple):
+    path: str
+    name: str  # as people are told
+    signature: Signature | None  # None: it is not there
+
+
+class WatchedFile:
+    """One file, wherever `find` finds it."""
+
+    def __init__(
+        self, find: Callable[[], FoundFile | None], read: Callable[[str, str], FileLayers], without: str
+    ) -> None:
+        self.layers = FileLayers()
+        self.name: str | None = None
+        self.problem: str | None = None
+        self._find = find
+        self._read = read
+        self._without = without  # what is the case when there is no file
+        self._seen: FoundFile | None = None
+        self._data: bytes | None = None  # of the last good version
+        self._young = False
+        self._news: list[str] = []
+
+    def look(self) -> bool:
+        """Look at the file; return whether anything is different now."""
+        found = self._find()
+        if found == self._seen and not self._young:
+            return False
+        before = self.layers, self.problem, self.name
+        if found is None or found.signature is None:
+            self._gone(found)
+        else:
+            self._load(found, found.signature)
+        self._seen = found
+        return before != (self.layers, self.problem, self.name)
+
+    def take_news(self) -> list[str]:
+        """Return what happened since the last time."""
+        news, self._news = self._news, []
+        return news
+
+    def _gone(self, found: FoundFile | None) -> None:
+        if self._seen is not None and self._seen.signature is not None:
+            self._news.append(f"{self._seen.name} is gone; {self._without}")
+            self.problem = None
+        elif found is not None:
+            self.problem = f"cannot read {found.name}: {_absence(found.path)}; {self._without}"
+        self.layers, self._data, self.name, self._young = FileLayers(), None, None, False
+
+    def _load(self, found: FoundFile, signature: Signature) -> None:
+        if self._seen is not None and self._seen.path != found.path:
+            # The last good state of another file says nothing about this one.
+            self.layers, self._data = FileLayers(), None
+            if self._seen.signature is not None and not os.path.exists(self._seen.path):
+                self._news.append(f"{self._seen.name} is gone; {found.name} applies")
+        stays = "no setting of it applies" if self._data is None else "its last good version stays in force"
+        self.name = found.name
+        self._young = True  # a reason not to read it may pass without a trace in the signature
+        try:
+            data = read_bytes(found.path)
+            # The signature is older than the data. A change in between shows as a new one at the next look.
+            self._young = _age(signature) < _GRAIN_NS
+            if data != self._data:
+                if not data.strip() and self._data and abs(_age(signature)) < _GRAIN_NS:
+                    return  # perhaps somebody is just writing it: emptied, not yet filled
+                self.layers = self._read(_decoded(data, found.name), found.name)
+            self._data, self.problem = data, None
+        except Broken as error:
+            self.problem = f"{error}; {stays}"
+        except FileNotFoundError:
+            pass  # deleted since the look: the next one will see
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            self.problem = f"cannot read {found.name}: {reason[:1].lower()}{reason[1:]}; {stays}"
+
+
+def settings_file(path: str | os.PathLike[str] | None, start: Path) -> WatchedFile:
+    """Return the file that was named, or else the nearest one from `start` upwards."""
+    named = None if path is None else (os.path.abspath(path), os.fspath(path))
+
+    def find() -> FoundFile | None:
+        if named is not None:
+            return FoundFile(*named, _signature(named[0]))
+        for folder in _upwards(start):
+            if found := _here(folder, FILE_NAME, start):
+                return found
+            if (found := _here(folder, PYPROJECT, start)) and found.signature:
+                is_young = _age(found.signature) < _GRAIN_NS
+                if (_has_our_table.__wrapped__ if is_young else _has_our_table)(found):
+                    return found
+        return None
+
+    return WatchedFile(find, read_toml, "the built-in settings apply")
+
+
+def response_config(start: Path) -> WatchedFile:
+    """Return the dialect scalpel's own file, the nearest one from `start` upwards."""
+
+    def find() -> FoundFile | None:
+        places = (_here(folder, RESPONSE_CONFIG, start) for folder in _upwards(start))
+        return next(filter(None, places), None)
+
+    return WatchedFile(find, read_response_config, "its settings no longer apply")
+
+
+def _upwards(start: Path) -> Iterator[str]:
+    folder, last = os.fspath(start), ""
+    while folder != last:
+        yield folder
+        folder, last = os.path.dirname(folder), folder
+
+
+def _here(folder: str, file: str, start: Path) -> FoundFile | None:
+    path = os.path.join(folder, file)
+    signature = _signature(path)
+    if signature is None:
+        return None
+    try:
+        return FoundFile(path, Path(os.path.relpath(path, start)).as_posix(), signature)
+    except ValueError:  # another drive
+        return FoundFile(path, os.path.basename(path), signature)
+
+
+def _signature(path: str) -> Signature | None:
+    try:
+        about = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    # /dev/null is how a person says "no file".
+    if not stat.S_ISREG(about.st_mode) and path != os.devnull:
+        return None
+    return about.st_mtime_ns, about.st_size, about.st_ino
+
+
+def _absence(path: str) -> str:
+    if os.path.isdir(path):
+        return "it is a folder"
+    return "it is not an ordinary file" if os.path.exists(path) else "no such file"
+
+
+def _age(signature: Signature) -> int:
+    """Return the nanoseconds since the last change, which are negative if that lies in the future."""
+    return time.time_ns() - signature[0]
+
+
+@lru_cache(64)
+def _has_our_table(found: FoundFile) -> bool:
+    """Whether a `pyproject.toml` has our table, or looks like it and is broken, so that somebody hears of it."""
+    import tomllib
+
+    try:
+        text = read_bytes(found.path).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return False
+    if "mcp-envelope" not in text:
+        return False
+    try:
+        return _below(tomllib.loads(text), PYPROJECT_TABLE) is not None
+    except (ValueError, RecursionError):
+        return re.search(r"""^\s*\[\s*tool\s*\.\s*["']?mcp-envelope\b""", text, re.MULTILINE) is not None
+
+
+def read_bytes(path: str) -> bytes:
+    with open(path, "rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ValueError("it is larger than 1 MB")
+    return data
+
+
+def _decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8-sig")
+        at = _place(before, len(before))
+        raise Broken(f"{name}, {at}: not UTF-8 (byte 0x{data[error.start]:02x})") from None
+
+
+# -- reading ------------------------------------------------------------------------------------------------
+
+
+class Broken(Exception):
+    """The file cannot be parsed. The message says where and why."""
+
+
+def read_toml(text: str, name: str) -> FileLayers:
+    """Return the settings in a TOML file of that name: all of it, or our table in a `pyproject.toml`."""
+    from ..jsontext import toml_scanner  # only here: most runs have no file
+
+    table = PYPROJECT_TABLE if os.path.basename(name) == PYPROJECT else ()
+    text = text.replace("\r\n", "\n")  # as the parser does, so that its columns are ours
+    try:
+        root = _below(toml_scanner.parse(text), table)
+    except toml_scanner.NotTOML as error:
+        raise Broken(f"{name}{', ' if error.place else ''}{error.place}: {error.reason}") from None
+    if root is None:
+        return FileLayers(problems=(f"{name} has no table [{'.'.join(table)}]",))
+    return _Reader(name, text, toml_scanner.key_offsets(text)).toml(root, table)
+
+
+def read_response_config(text: str, name: str) -> FileLayers:
+    """Return the settings in the dialect scalpel's own file: JSON, comments and trailing commas allowed."""
+    from ..jsontext import scanner
+
+    try:
+        scan = scanner.scan(text, lambda path: len(path) < _DEEPEST)
+    except scanner.NotJSON as error:
+        raise Broken(f"{name}{', ' if error.place else ''}{error.place}: {error.reason}") from None
+    return _Reader(name, text, dict(scan.root.key_offsets())).response_config(scan.meaning)
+
+
+def _below(root: Any, path: Keys) -> Any:
+    for step in path:
+        root = root.get(step) if isinstance(root, Mapping) else None
+    return root
+
+
+class _Reader:
+    """The work on one file."""
+
+    def __init__(self, name: str, text: str, keys: Mapping[Keys, int]) -> None:
+        self.name, self.text, self.keys = name, text, keys
+        self.problems: list[str] = []
+
+    def toml(self, root: object, at: Keys) -> FileLayers:
+        if not isinstance(root, Mapping):
+            self.complain(at, f"{shown(root)} is not a table")
+            root = {}
+        top = {key: value for key, value in root.items() if key not in ("profiles", "tools", _SCHEMA_KEY)}
+        values = self.layer(top, at, SETTINGS, "", "profiles", "tools")
+        profiles = {
+            name: self.profile(name, table, (*at, "profiles", name))
+            for name, table in self.tables(root, (*at, "profiles"))
+        }
+        self.check_bases(profiles)
+        tools = self.tools(root, (*at, "tools"), SETTINGS)
+        return FileLayers(values, profiles, tools, tuple(self.problems)).with_known_profiles(profiles)
+
+    def response_config(self, root: object) -> FileLayers:
+        if not isinstance(root, Mapping):
+            self.complain((), f"{shown(root)} is not an object")
+            root = {}
+        known = ("global", "tool_overrides")
+        for key in root:
+            if key not in (*known, _SCHEMA_KEY):
+                self.complain((key,), f"there is no key {shown(key)}{did_you_mean(key, known)}")
+        general = root.get("global")
+        if not isinstance(general, Mapping | None):
+            self.complain(("global",), f"global: {shown(general)} is not an object")
+            general = None
+        values = self.layer(general or {}, ("global",), RESPONSE_GLOBAL, "")
+        tools = self.tools(root, ("tool_overrides",), RESPONSE_TOOL)
+        return FileLayers(values, tools=tools, problems=tuple(self.problems))
+
+    def layer(
+        self, table: Mapping[str, Any], at: Keys, names: Iterable[str], label: str, *also: str
+    ) -> Layer:
+        """Return the settings in a table that can be used. `label` says whose they are, if not everybody's.
+
+        `also` are other keys that may have been meant.
+        """
+        known = {}
+        for key, value in table.items():
+            if key not in names:
+                self.complain(
+                    (*at, key), f"there is no setting {shown(key)}{did_you_mean(key, (*names, *also))}"
+                )
+            elif value is not None:  # JSON's way to say nothing
+                known[key] = value
+
+        def given(name: str, value: object) -> Given:
+            offset = self.offset((*at, name))
+            line = "" if offset is None else f":{self.text.count(chr(10), 0, offset) + 1}"
+            source = f"{label} ({self.name}{line})" if label else f"file {self.name}{line}"
+            return Given(value, source, self.place((*at, name)))
+
+        def complain(name: str, message: str, *inside: str) -> None:
+            self.complain((*at, name, *inside), f"{'.'.join((name, *inside))}: {message}")
+
+        return read_layer(known, given, complain)
+
+    def tools(self, root: Mapping[str, Any], at: Keys, names: Iterable[str]) -> dict[str, Layer]:
+        return {
+            name: self.layer(table, (*at, name), names, f"tool {name}")
+            for name, table in self.tables(root, at)
+        }
+
+    def tables(self, root: Mapping[str, Any], at: Keys) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the named tables under a key such as `tools`."""
+        found = root.get(at[-1])
+        if not isinstance(found, Mapping | None):
+            self.complain(at, f"{at[-1]}: {shown(found)} is not a table")
+            return []
+        for name, table in (found or {}).items():
+            if not isinstance(table, Mapping | None):
+                advice = f"; a setting for all {at[-1]} belongs at the top" if name in SETTINGS else ""
+                self.complain((*at, name), f"{at[-1]}.{name}: {shown(table)} is not a table{advice}")
+        return [(name, table) for name, table in (found or {}).items() if isinstance(table, Mapping)]
+
+    def profile(self, name: str, table: Mapping[str, Any], at: Keys) -> Layer:
+        wrong = {"profile": "a profile cannot choose a profile; use base"}
+        if name in PROFILES:
+            wrong["base"] = f"{name} is built in and has no base"
+        for key in wrong.keys() & table.keys():
+            self.complain((*at, key), wrong[key])
+        settings = {key: value for key, value in table.items() if key not in wrong}
+        return self.layer(settings, at, [*SETTINGS, "base"], f"profile {name}")
+
+    def check_bases(self, profiles: dict[str, Layer]) -> None:
+        """Remove each base that does not exist, and one of each circle."""
+        for name in profiles:
+            profiles[name] = known_profile(profiles[name], profiles, self.problems, "base")
+            chain = [name]
+            while (base := profiles.get(chain[-1], {}).get("base")) and base.value not in chain:
+                chain.append(base.value)
+            if base and base.value == name:
+                place = profiles[name]["base"].place
+                self.problems.append(f"{place}: base: {name} is based on itself; minimal is used")
+                profiles[name] = {key: each for key, each in profiles[name].items() if key != "base"}
+
+    def complain(self, path: Keys, message: str) -> None:
+        self.problems.append(f"{self.place(path)}: {message}")
+
+    def place(self, path: Keys) -> str:
+        offset = self.offset(path)
+        return self.name if offset is None else f"{self.name}, {_place(self.text, offset)}"
+
+    def offset(self, path: Keys) -> int | None:
+        """Return where the key stands, or the nearest of those that lead to it."""
+        while path and path not in self.keys:
+            path = path[:-1]
+        return self.keys.get(path)
+
+
+def _place(text: str, offset: int) -> str:
+    from ..jsontext.scanner import place  # only here: most files have nothing wrong
+
+    return place(text, offset)

@@ -1,0 +1,319 @@
+"""The policy of a call, which is also the table of settings: every annotated field of `Policy` is one.
+
+A setting is declared once: name, type, kind of value, help, default. The files, the environment, the command
+`config`, the JSON Schema and the documentation all derive from `SETTINGS`, which is made from the fields. A
+policy does not change: `with_budget` makes another one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
+
+import msgspec
+
+from .. import dialects
+from ..budget import METERS, Budget, meter_named
+from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
+from .kinds import (
+    FLAG,
+    NAMES,
+    NOTHING,
+    PATTERNS,
+    RANKINGS,
+    SIZE,
+    TEXT,
+    TEXTS,
+    TIME,
+    WORKSPACE,
+    Kind,
+    choice,
+    shown,
+    text_such_as,
+    whole,
+)
+
+# The built-in profiles. A user's own is based on one of them.
+PROFILES: Final = ("minimal", "standard", "debug")
+BUILT_IN: Final = "built-in"
+CALL: Final = "call"
+PREFIX: Final = "MCP_ENVELOPE_"
+# The argument by which a call asks for its own budget.
+BUDGET_ARGUMENT: Final = dialects.Dialect.budget_argument
+# Only one of the two can hold: setting one in a stronger layer takes the other away.
+RIVALS: Final = {"tokens": "bytes", "bytes": "tokens"}
+# What the dialect scalpel's file may set for all tools, and for one.
+RESPONSE_GLOBAL: Final = ("profile",)
+RESPONSE_TOOL: Final = ("profile", "include_only", "exclude_fields")
+_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+# What a call may ask for, unless more is configured.
+_CEILING: Final = 10_000
+
+_TOKENS: Final = whole(100, 10_000_000)
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings that apply to one call, and where each came from."""
+
+    dialect: Annotated[str, choice(*dialects.NAMES), "The wire shape of a result."] = "native"
+    tokens: Annotated[
+        int | None, _TOKENS, "The most tokens that each lane may have. Unset: the dialect's default."
+    ] = None
+    bytes: Annotated[int | None, whole(1, 1_000_000_000), "The same in bytes, instead of `tokens`."] = None
+    max_tokens: Annotated[
+        int | None,
+        _TOKENS,
+        "The most that a call's own `tokenBudget` may ask for. "
+        "Unset: 10,000, or `tokens` (a quarter of `bytes`) if that is more. At most 10,000 in `transcend`.",
+    ] = None
+    meter: Annotated[
+        str | None,
+        choice(*METERS),
+        "What counts tokens. Unset: `estimate`, in `transcend` `chars4`. Bytes are always counted as bytes.",
+    ] = None
+    profile: Annotated[str, text_such_as(*PROFILES), "How much metadata a result shows."] = "minimal"
+    lists: Annotated[
+        Mapping[str, tuple[str, ...]],
+        RANKINGS,
+        "How a list is sorted before it is cut: `file` ascending, `-score` descending, `@group` grouped.",
+    ] = NOTHING
+    hint: Annotated[str, TEXT, "The next step to suggest when something was cut; best set per tool."] = ""
+    hints: Annotated[Mapping[str, str], TEXTS, "The same per list or field, for tools without a hint."] = (
+        NOTHING
+    )
+    include_only: Annotated[
+        tuple[str, ...], NAMES, "The top-level fields of `data` to keep. Empty: all."
+    ] = ()
+    exclude_fields: Annotated[tuple[str, ...], NAMES, "The top-level fields of `data` to leave out."] = ()
+    redact: Annotated[bool, FLAG, "Whether to mask secrets before a result is measured and stored."] = False
+    redact_patterns: Annotated[
+        Mapping[str, str], PATTERNS, "More to mask, if `redact` is on (`re` syntax)."
+    ] = NOTHING
+    vault: Annotated[
+        str | None,
+        TEXT,
+        "Where whole results are kept: a file, `sqlite:///PATH`, `valkey://HOST:PORT`, `rediss://HOST:PORT`, "
+        "or `none`. Unset: a file in the user's state folder.",
+    ] = None
+    vault_ttl: Annotated[int, TIME, "How long they are kept. Unset: 24 hours."] = round(DEFAULT_TTL)
+    vault_size: Annotated[
+        int, SIZE, "How much space they may take; the oldest are deleted first. Unset: 1 GiB."
+    ] = DEFAULT_CAP
+    truncatable: Annotated[tuple[str, ...], NAMES, "`ctxo`: more names of arrays that may be cut."] = ()
+    workspace: Annotated[Mapping[str, str] | None, WORKSPACE, "`ctxo`: the workspace that `_meta` names."] = (
+        None
+    )
+    tier: Annotated[
+        str | None, choice("community", "pro", "enterprise"), "`scalpel`: the tier to report."
+    ] = None
+    tool_version: Annotated[str | None, TEXT, "`scalpel`: the version of the tool to report."] = None
+    capabilities: Annotated[tuple[str, ...], NAMES, "`scalpel`: the capabilities to report."] = ()
+
+    # The built-in profile that `profile` is based on: what dialects look at.
+    detail: str = "minimal"
+    # Setting -> where its value came from.
+    sources: Mapping[str, str] = NOTHING
+    # About this call, for the result: what it asked for and did not get.
+    warnings: tuple[str, ...] = ()
+    # About the settings, for whoever set them: in the log and in `mcp-envelope config`, not in results.
+    problems: tuple[str, ...] = ()
+
+    @property
+    def allowance(self) -> Allowance:
+        """The budget with the dialect's defaults filled in."""
+        return allowance(self.dialect, self.tokens, self.bytes, self.max_tokens, self.meter)
+
+    @property
+    def budget(self) -> Budget | None:
+        """The same for `seal`. None: no limit."""
+        return self.allowance.budget
+
+    def with_budget(self, requested: object) -> Policy:
+        """Return this policy for a call that asks for a budget of its own. Never raises."""
+        settled = self.allowance
+        tokens, warning = settled.request(requested)
+        warnings = (*self.warnings, warning) if warning else self.warnings
+        if tokens is None:
+            return msgspec.structs.replace(self, warnings=warnings)
+        # The ceiling goes along, since it may depend on the tokens that were configured.
+        return msgspec.structs.replace(
+            self,
+            tokens=tokens,
+            bytes=None,
+            max_tokens=settled.ceiling,
+            sources=MappingProxyType({**self.sources, "tokens": CALL, "bytes": BUILT_IN}),
+            warnings=warnings,
+        )
+
+
+class Setting(NamedTuple):
+    name: str
+    kind: Kind
+    doc: str
+    default: Any
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+
+def _settings() -> Iterator[Setting]:
+    for field in msgspec.structs.fields(Policy):
+        if get_origin(field.type) is Annotated:
+            _, kind, doc = get_args(field.type)
+            yield Setting(field.name, kind, doc, field.default)
+
+
+SETTINGS: Final[Mapping[str, Setting]] = {setting.name: setting for setting in _settings()}
+
+
+class Allowance(msgspec.Struct, frozen=True, dict=True):
+    """A budget, settled: `limit` in `unit`, counted by `meter`. A call may ask for up to `ceiling`."""
+
+    limit: int | None
+    unit: str
+    meter: str
+    least_tokens: int
+    ceiling: int
+    # Pairs of a setting and what is wrong with it.
+    problems: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def budget(self) -> Budget | None:
+        return None if self.limit is None else Budget(self.limit, meter_named(self.meter))
+
+    def request(self, requested: object) -> tuple[int | None, str]:
+        """Return the tokens for a call that asks for so many, None for the default, and a warning or nothing."""
+        number, asked = _number(requested), f"{BUDGET_ARGUMENT} {shown(requested)}"
+        if number is None:
+            default = "no limit" if self.limit is None else f"{self.limit} {self.unit}"
+            return None, f"{asked} is not a number of tokens; the default applies: {default}"
+        if number > self.ceiling:
+            return self.ceiling, f"{asked} was lowered to {self.ceiling}, the largest allowed"
+        if number < self.least_tokens:
+            return self.least_tokens, f"{asked} was raised to {self.least_tokens}, the smallest"
+        floor = math.floor(number)
+        return floor, f"{asked} was rounded down to {floor}" if floor != number else ""
+
+
+@lru_cache(1024)
+def allowance(
+    dialect: str, tokens: int | None, max_bytes: int | None, max_tokens: int | None, meter: str | None
+) -> Allowance:
+    """Return the budget for these settings, which move the dialect's default within its range.
+
+    Every call asks for it several times, and there are few different ones.
+    """
+    limits = dialects.dialect(dialect).limits
+    least, most = limits.least_tokens, limits.most_tokens or math.inf
+    problems: list[tuple[str, str]] = []
+
+    def clamped(name: str, wanted: int, least: int, most: float, bound: str = dialect) -> int:
+        used = max(least, math.floor(min(wanted, most)))
+        if used > wanted:
+            problems.append((name, f"{name} = {wanted} is less than {dialect} can work with; {used} is used"))
+        elif used < wanted:
+            problems.append((name, f"{name} = {wanted} is more than {bound} allows; {used} is used"))
+        return used
+
+    if max_tokens is None:  # what is configured may be asked for, too; a token is about four bytes
+        ceiling = math.floor(min(most, max(_CEILING, tokens or 0, (max_bytes or 0) // 4)))
+    else:
+        ceiling = clamped("max_tokens", max_tokens, least, most)
+    if tokens is not None:
+        tokens = clamped("tokens", tokens, least, ceiling, dialect if max_tokens is None else "max_tokens")
+    elif max_bytes is not None:
+        max_bytes = clamped("bytes", max_bytes, limits.least_bytes, math.inf)
+    else:
+        max_bytes = limits.bytes
+        tokens = None if limits.tokens is None else min(limits.tokens, ceiling)
+    if max_bytes is not None:
+        return Allowance(max_bytes, "bytes", "bytes", least, ceiling, tuple(problems))
+    if meter == "bytes":
+        problems.append(("meter", f"the meter bytes goes with a budget in bytes; {limits.meter} is used"))
+        meter = None
+    return Allowance(tokens, "tokens", meter or limits.meter, least, ceiling, tuple(problems))
+
+
+def _number(requested: object) -> int | float | None:
+    """Return what was asked for as a number, infinity included; None if it is none."""
+    if isinstance(requested, str):
+        import re
+
+        text = requested.strip()
+        number = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
+        if len(text) > 400 or not re.fullmatch(number, text):
+            return None
+        # As a whole number where it is one: a float would round a long one.
+        return int(text) if text.lstrip("+-").isdigit() else float(text)
+    if isinstance(requested, bool) or not isinstance(requested, int | float) or requested != requested:
+        return None
+    return requested
+
+
+# -- derived: JSON Schema for editors ----------------------------------------------------------------------
+
+
+def settings_schema() -> dict[str, Any]:
+    """Return the schema of `mcp-envelope.toml`, and of the table `tool.mcp-envelope`."""
+    in_profile = [name for name in SETTINGS if name != "profile"]
+    base = {
+        "description": "The profile that this one is based on.",
+        "anyOf": [{"enum": list(PROFILES)}, {"type": "string"}],
+        "default": PROFILES[0],
+    }
+    profiles = {
+        **_tables(
+            "Settings of the built-in profiles and of your own.", _layer(in_profile, "A profile.", base=base)
+        ),
+        "properties": dict.fromkeys(PROFILES, _layer(in_profile, "Settings of a built-in profile.")),
+    }
+    tools = _tables(
+        'Settings per tool. A name may be a pattern, such as "search_*".',
+        _layer(SETTINGS, "The settings of a tool."),
+    )
+    root = _layer(SETTINGS, "Settings of mcp-envelope.", profiles=profiles, tools=tools)
+    return _document("mcp-envelope.toml", root, SETTINGS)
+
+
+def response_config_schema() -> dict[str, Any]:
+    """Return the schema of `.code-scalpel/response_config.json`."""
+    general = _layer(RESPONSE_GLOBAL, "Settings of all tools.")
+    tools = _tables("Settings per tool.", _layer(RESPONSE_TOOL, "The settings of a tool."))
+    root = _layer((), "Settings of Code Scalpel's results.", **{"global": general, "tool_overrides": tools})
+    return _document("response_config.json", root, RESPONSE_TOOL)
+
+
+def _document(title: str, root: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    root["properties"] = {"$schema": {"type": "string"}, **root["properties"]}
+    return {
+        "$schema": _DRAFT,
+        "title": title,
+        **root,
+        "$defs": {name: _definition(SETTINGS[name]) for name in names},
+    }
+
+
+def _tables(description: str, entry: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "description": description, "additionalProperties": entry}
+
+
+def _layer(names: Iterable[str], description: str, **more: Any) -> dict[str, Any]:
+    layer = {
+        "type": "object",
+        "description": description,
+        "properties": {**{name: {"$ref": f"#/$defs/{name}"} for name in names}, **more},
+        "additionalProperties": False,
+    }
+    return {**layer, "not": {"required": ["tokens", "bytes"]}} if "tokens" in names else layer
+
+
+def _definition(setting: Setting) -> dict[str, Any]:
+    [schema], parts = msgspec.json.schema_components([setting.kind.type], ref_template="{name}")
+    definition = {"description": setting.doc.replace("`", ""), **parts.get(schema.get("$ref", ""), schema)}
+    if setting.default is not None:
+        definition["default"] = dict(setting.default) if setting.default == {} else setting.default
+    return definition

@@ -1,0 +1,252 @@
+"""The settings of a running program: `Settings` says which policy applies to a call.
+
+A call that finds nothing changed pays for one look at the clock, one snapshot of the environment and one look
+into a dictionary. At most once a second, one thread looks at the files; the others go on with what there is.
+A state holds what the files say and the policies made from it, and is replaced as a whole. What is wrong with
+a file or a variable is said once, and again only if it was fixed in between.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ..spelling import did_you_mean
+from .files import response_config, settings_file
+from .kinds import NOTHING, shown
+from .layers import FileLayers, Given, Layer, OwnSources, compose, read_layer
+from .policy import BUDGET_ARGUMENT, PREFIX, SETTINGS, Policy
+
+CONFIG: Final = PREFIX + "CONFIG"
+CTXO_LIMIT: Final = "CTXO_RESPONSE_LIMIT"
+SCALPEL_INFO: Final = "SCALPEL_MCP_INFO"
+# Names of tools come from outside; so many policies are kept before all are made anew.
+_KEPT: Final = 2048
+# Variables change their values, too; so many complaints are remembered as said.
+_REMEMBERED: Final = 1000
+# The dialect that `.code-scalpel/response_config.json` belongs to.
+_SCALPEL: Final = "scalpel"
+
+
+Snapshot = tuple[object, ...]
+
+
+class Variables(NamedTuple):
+    """What a snapshot says, and which file it names."""
+
+    layer: Layer
+    problems: tuple[str, ...]
+    config: str | None
+    # By dialect: what its own variable says, and what is wrong with it.
+    own: Mapping[str, Layer]
+    own_problems: Mapping[str, str]
+
+
+class Environment:
+    """The variables that we know. A snapshot is a tuple of their raw values; an empty one counts as not set."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._names = (*(setting.variable for setting in SETTINGS.values()), CTXO_LIMIT, SCALPEL_INFO, CONFIG)
+        self._get: Callable[[Any], object] = self._environ.get
+        self._keys: tuple[Any, ...] = self._names
+        # os.environ encodes, decodes and catches an exception at each get: 20 of them take longer than all the
+        # rest of a call. Below it lies a plain dictionary, which it keeps up to date.
+        raw, encode = getattr(self._environ, "_data", None), getattr(self._environ, "encodekey", None)
+        if isinstance(raw, dict) and encode is not None:
+            self._get, self._keys = raw.get, tuple(map(encode, self._names))
+
+    def snapshot(self) -> Snapshot:
+        return tuple(map(self._get, self._keys))
+
+    def read(self, snapshot: Snapshot) -> Variables:
+        raw = zip(self._names, snapshot, strict=True)
+        texts = {name: os.fsdecode(each) for name, each in raw if isinstance(each, str | bytes) and each}
+        problems: list[str] = []
+
+        def complain(name: str, message: str, *inside: str) -> None:
+            problems.append(f"{'.'.join((SETTINGS[name].variable, *inside))}: {message}")
+
+        table = {
+            name: setting.kind.parse(texts[setting.variable])
+            for name, setting in SETTINGS.items()
+            if setting.variable in texts
+        }
+        layer = read_layer(table, lambda name, value: _given(value, SETTINGS[name].variable), complain)
+        limit, problem = _ctxo(texts.get(CTXO_LIMIT, "").strip())
+        own = {"ctxo": limit, "scalpel": _scalpel(texts.get(SCALPEL_INFO, ""))}
+        return Variables(layer, tuple(problems), texts.get(CONFIG), own, {"ctxo": problem} if problem else {})
+
+    def unknown(self) -> tuple[str, ...]:
+        """Return a complaint for each variable with our prefix that names no setting."""
+        return tuple(
+            f"environment: there is no variable {name}{did_you_mean(name, self._names)}"
+            for name in sorted(self._environ)
+            if name.startswith(PREFIX) and name not in self._names
+        )
+
+
+def _given(value: object, variable: str) -> Given:
+    return Given(value, f"environment {variable}", variable)
+
+
+def _ctxo(text: str) -> tuple[Layer, str]:
+    """The original reads `16k` as 16. Here, what is not a positive integer says nothing."""
+    digits = text.lstrip("0")
+    if digits.isascii() and digits.isdigit():
+        most = SETTINGS["bytes"].kind.read(int(digits[:18]), lambda message: None)
+        return {"bytes": _given(most, CTXO_LIMIT)}, ""
+    return NOTHING, f"{CTXO_LIMIT}: {shown(text)} is not a positive integer; it is ignored" if text else ""
+
+
+def _scalpel(text: str) -> Layer:
+    return {"profile": _given("debug", SCALPEL_INFO)} if text.strip().upper() == "DEBUG" else NOTHING
+
+
+class _State(NamedTuple):
+    """What the files say, and the policies that follow."""
+
+    file: FileLayers
+    own_file: FileLayers
+    config: str | None
+    policies: dict[tuple[str | None, Snapshot], Policy]
+
+
+class Settings:
+    """Settings from a file, its profiles and tools, and the environment, kept up to date.
+
+    `path` names the file; otherwise `MCP_ENVELOPE_CONFIG` does, or it is the nearest one from `start` (the
+    current folder) upwards. `say` takes the complaints; by default they go to the logger `mcp_envelope`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        environ: Mapping[str, str] | None = None,
+        start: Path | None = None,
+        *,
+        interval: float = 1.0,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self._path = path
+        self._start = _folder(start)
+        self._environment = Environment(environ)
+        self._interval = interval
+        self._say_to = say or _log
+        self._lock = threading.Lock()
+        self._said: set[str] = set()
+        self._of_files: set[str] = set()
+        self._said_lock = threading.Lock()
+        self._own_file = response_config(self._start)
+        self._due = 0.0
+        config = self._environment.read(self._environment.snapshot()).config
+        self._file = settings_file(path or config, self._start)
+        self._state = _State(FileLayers(), FileLayers(), config, {})
+        with self._lock:
+            self._look(self._state.config)
+        self._say(self.unknown_variables())
+
+    def policy(self, tool: str | None = None, arguments: Mapping[str, Any] | None = None) -> Policy:
+        """Return the policy for a call: of which tool, and with which arguments."""
+        if time.monotonic() >= self._due and self._lock.acquire(blocking=False):
+            try:
+                self._look(self._state.config)
+            finally:
+                self._lock.release()
+        snapshot = self._environment.snapshot()
+        policy = self._state.policies.get((tool, snapshot))
+        if policy is None:
+            policy = self._compose(tool, snapshot)
+        if arguments is None or BUDGET_ARGUMENT not in arguments:
+            return policy
+        return policy.with_budget(arguments[BUDGET_ARGUMENT])
+
+    def may_place(self, policy: Policy) -> bool:
+        """Whether the file may say where results are kept: only one that somebody named, or the environment."""
+        from_environment = policy.sources.get("vault", "").startswith(("environment", PREFIX))
+        return from_environment or bool(self._path or self._state.config)
+
+    @property
+    def file(self) -> str | None:
+        """The file that is in force, as people call it."""
+        return self._file.name
+
+    def problems(self, dialect: str = "native") -> tuple[str, ...]:
+        """Return what is wrong with the files, including one that the dialect brings along."""
+        found = [self._file.problem, *self._state.file.problems]
+        if dialect == _SCALPEL:
+            found += [self._own_file.problem, *self._state.own_file.problems]
+        return tuple(problem for problem in found if problem)
+
+    def unknown_variables(self) -> tuple[str, ...]:
+        """Return what is wrong with the names of variables."""
+        return self._environment.unknown()
+
+    def _look(self, config: str | None) -> None:
+        """Look at the files. The lock is held."""
+        renamed = config != self._state.config
+        if renamed:
+            self._file = settings_file(self._path or config, self._start)
+        changed = [self._file.look(), self._own_file.look()]
+        if any(changed) or renamed:
+            spoken = {policy.dialect for policy in list(self._state.policies.values())}
+            file = self._file.layers
+            # A dialect's file may name the profiles of ours, which is why only now can they be checked.
+            own_file = self._own_file.layers.with_known_profiles(file.profiles)
+            self._state = _State(file, own_file, config, {})
+            wrong = set(self.problems(_SCALPEL))
+            with self._said_lock:  # what was fixed may be said again
+                self._said -= self._of_files - wrong
+            self._of_files = wrong
+            news, own_news = self._file.take_news(), self._own_file.take_news()
+            # Only those who speak the dialect hear of its file.
+            for each in news + own_news if _SCALPEL in spoken else news:
+                self._say_to(each)
+            self._say(self.problems())
+        self._due = time.monotonic() + self._interval
+
+    def _compose(self, tool: str | None, snapshot: Snapshot) -> Policy:
+        read = self._environment.read(snapshot)
+        if read.config != self._state.config:
+            with self._lock:
+                self._look(read.config)
+        state = self._state
+        own = {dialect: OwnSources(weak=layer) for dialect, layer in read.own.items()}
+        own[_SCALPEL] = OwnSources(state.own_file, strong=read.own[_SCALPEL])
+        policy = compose(tool, state.file, read.layer, own)
+        own_problem = read.own_problems.get(policy.dialect)
+        problems = (*read.problems, *([own_problem] if own_problem else ()), *policy.problems)
+        policy = msgspec.structs.replace(policy, problems=problems)
+        self._say((*policy.problems, *self.problems(policy.dialect)))
+        if len(state.policies) >= _KEPT:
+            state.policies.clear()
+        state.policies[tool, snapshot] = policy
+        return policy
+
+    def _say(self, problems: Iterable[str]) -> None:
+        with self._said_lock:
+            fresh = [problem for problem in dict.fromkeys(problems) if problem not in self._said]
+            if len(self._said) > _REMEMBERED:
+                self._said.clear()
+            self._said.update(fresh)
+        for problem in fresh:
+            self._say_to(problem)
+
+
+def _folder(start: Path | None) -> Path:
+    try:
+        return Path(os.path.abspath(start or os.getcwd()))
+    except OSError:  # the current folder was removed
+        return Path(os.path.abspath(os.sep))
+
+
+def _log(problem: str) -> None:
+    import logging  # only here: most runs have nothing to say
+
+    logging.getLogger("mcp_envelope").warning("%s", problem)

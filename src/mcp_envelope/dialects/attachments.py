@@ -1,0 +1,118 @@
+"""Images, audio and other content blocks, for dialects whose document has no place for them.
+
+Strategy: the published contracts put JSON into a text block, and an image isn't JSON. So such a block stays a
+content block, after the dialect's own, and the data holds a label for it. Document and blocks share one budget:
+the blocks get what the document leaves, or half of the budget if that is more, and the document is then fitted
+to the rest. A block that doesn't fit is replaced by a line that describes it, and a note says how to read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from ..budget import MIN_BYTES, MIN_TOKENS
+from ..fit.blocks import Block, fit_blocks, is_text, label, read_block
+from ..fit.documents import Cut
+from ..jsontext.document import Node, encode, text_block
+from ..lanes import Lane, Lanes, Plan, largest_room
+from ..payload import Payload
+from . import Dialect, notice
+
+# Two texts together may count for slightly more than the sum of both.
+_SEAM: Final = 8
+
+
+def fit_with_attachments(dialect: Dialect, plan: Plan) -> Lanes:
+    """Return the lanes with the dialect's document and, after it, the payload's other content blocks."""
+    payload = plan.payload
+    if payload.blocks is None:
+        return dialect.fit(plan)
+    base = "/content" if payload.node is None else "/structuredContent"
+    plan = replace(plan, base=base, payload=_data(payload))
+    blocks = [
+        read_block(raw, f"/content/{index}", handle=plan.outcome.link_to)
+        for index, raw in enumerate(payload.blocks)
+        if not is_text(raw)
+    ]
+    lanes = dialect.fit(plan)
+    if not blocks:
+        return lanes
+    room = _room(plan, lanes.content)
+    while room > 0:
+        parts = _fitted(plan, blocks, room)
+        if parts is None:
+            break
+        if (whole := _joined(plan, lanes, parts)) is not None:
+            return whole
+        # The document took too much: fit it again to what the blocks leave.
+        smaller = replace(plan, reserved=parts.used + _SEAM)
+        lanes = dialect.fit(smaller)
+        # ctxo's document may exceed its limit, as its contract says.
+        must = not lanes.content.fits(smaller.limit)
+        if (whole := _joined(plan, lanes, parts, must=must)) is not None:
+            return whole
+        room = room * 3 // 4 - _SEAM
+    return _without(dialect, plan, len(blocks))
+
+
+def _without(dialect: Dialect, plan: Plan, count: int) -> Lanes:
+    """Return the document without the blocks, not even described, and with a warning where the dialect shows it."""
+    warning = f"{count} content block{'s' if count > 1 else ''} left out to fit."
+    outcome = replace(plan.outcome, warnings=(*plan.outcome.warnings, warning))
+    lanes = dialect.fit(replace(plan, outcome=outcome))
+    cuts = (*lanes.content.cuts, Cut("/content", "blocks", 0, count, 0))
+    content = lanes.content.with_cuts(cuts)
+    return replace(lanes, content=content, meta=notice.meta(replace(lanes.outcome, cuts=cuts)))
+
+
+def _data(payload: Payload) -> Payload:
+    """Return what a document can hold: the structure, or the texts with a label for every other block."""
+    if payload.node is not None:
+        return Payload(node=payload.node, source=payload.source, partial=payload.partial)
+    shown = [raw if is_text(raw) else encode(label(raw)) for raw in payload.blocks or ()]
+    return Payload(node=Node(b"[%b]" % b",".join(shown)))
+
+
+def _room(plan: Plan, document: Lane) -> int:
+    """Return what the blocks may use, in the budget's unit, so that the smallest document is still possible."""
+    limit = plan.budget.limit
+    least = MIN_BYTES if plan.budget.unit == "bytes" else MIN_TOKENS
+    return min(max(limit - document.used - _SEAM, limit // 2), limit - min(least, document.used + _SEAM))
+
+
+def _fitted(plan: Plan, blocks: Sequence[Block], limit: int) -> Lane | None:
+    """Return the blocks, without brackets, and a note if not all of them are whole."""
+    size = sum(block.size for block in blocks) + len(blocks) + 1
+
+    def attempt(room: int) -> Lane | None:
+        cuts: list[Cut] = []
+        parts = fit_blocks(blocks, room, cuts)
+        if parts is None:
+            return None
+        if cuts:
+            note = notice.sentence(plan.with_cuts(tuple(cuts)), 1, beside_handle=False)
+            parts.append(text_block(note))
+        return plan.lane(b",".join(parts), tuple(cuts))
+
+    most = min(size, plan.budget.most_bytes)
+    whole = attempt(size) if size <= most else None
+    if whole is not None and whole.fits(limit):
+        return whole
+    return largest_room(attempt, limit, min(limit * 3, most), most)
+
+
+def _joined(plan: Plan, lanes: Lanes, parts: Lane, must: bool = False) -> Lanes | None:
+    """Return the document and its blocks in one lane, if that is within the budget."""
+    document = lanes.content
+    inside = [part for part in (document.json[1:-1], parts.json) if part]
+    cuts = (*document.cuts, *parts.cuts)
+    content = plan.lane(
+        b"[%b]" % b",".join(inside), cuts, document.body, document.measured + b"," + parts.json
+    )
+    if not must and not content.fits(plan.budget.limit):
+        return None
+    meta = notice.meta(replace(lanes.outcome, cuts=cuts)) if parts.cuts else lanes.meta
+    return replace(lanes, content=content, meta=meta)

@@ -1,0 +1,259 @@
+"""Cuts a list of content blocks to a number of bytes.
+
+Strategy: every block knows its size and the least it can be cut to, and fits itself into its share. Text is cut
+at line ends, or as JSON if it is JSON; links stay; an image, audio or a blob is kept whole or replaced by a
+line that describes it. If there are too many blocks, the first ones stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Final
+
+import msgspec
+
+from ..jsontext.document import TEXT_CLOSE, TEXT_OPEN, Buffer, Node, TooDeep, encode, text_block, unescaped
+from .documents import Cut, Fitter, share
+from .text import Ends, characters, fit_text, lines
+
+# The scheme of links to stored payloads, for clients that follow links.
+SCHEME: Final = "envelope://"
+# Enough for the mark at the cut and a little of the text itself.
+_TEXT_FLOOR: Final = 96
+_TRIES: Final = 64
+_SAMPLE: Final = 1 << 16
+
+
+class TextBlock:
+    """A text block, or a resource block with text. Everything around the text stays."""
+
+    def __init__(self, before: bytes, string: Buffer, after: bytes, path: str, ends: Ends = "head") -> None:
+        self.before = before
+        self.after = after
+        self.path = path
+        self.node: Node | None = Node(string)
+        self.size = len(before) + len(string) + len(after)
+        self._ends = ends
+        self._text: bytes | None = None
+        self._counts: tuple[int, int] | None = None
+        self._fitter: Fitter | None = None
+
+    @classmethod
+    def of_text(cls, text: bytes, held: Node | None, ends: Ends) -> TextBlock:
+        """Return a block of plain text that is not escaped yet. `held` is the JSON that the text holds, if any."""
+        block = cls(TEXT_OPEN, b'""', TEXT_CLOSE, "", ends)
+        if held is not None:
+            block.node = Node(encode(text.decode()))
+        else:
+            block.node, block._text = None, text
+        # Estimate the escaped size from the beginning, which is the part that stays.
+        head = text[:_SAMPLE]
+        escapes = sum([head.count(mark) for mark in (b"\n", b'"', b"\\", b"\t", b"\r")])
+        block.size += len(text) + escapes * len(text) // max(len(head), 1)
+        return block
+
+    @property
+    def _around(self) -> int:
+        return len(self.before) + len(self.after)
+
+    @cached_property
+    def _stub(self) -> bytes:
+        return text_block(f"[text left out, {self.size} bytes]")
+
+    @property
+    def least(self) -> int:
+        least = self._around + _TEXT_FLOOR
+        return min(self.size, least if self._around <= _TEXT_FLOOR else min(least, len(self._stub)))
+
+    def fit(self, room: int, cuts: list[Cut]) -> bytes | None:
+        if self.size <= room:
+            whole = self.node.raw if self.node is not None else encode((self._text or b"").decode())
+            return b"%b%b%b" % (self.before, whole, self.after)
+        if room < self._around + _TEXT_FLOOR and self._around > _TEXT_FLOOR:
+            # The other members alone are too large.
+            cuts.append(Cut(self.path, "bytes", 0, self.size, 0))
+            return self._stub if len(self._stub) <= room else None
+        room -= self._around
+        if self.node is not None and self.node.inner() is not None:
+            string = self._fit_json(self.node, room, cuts)
+        else:
+            string = self._fit_plain(room, cuts)
+        return None if string is None else b"%b%b%b" % (self.before, string, self.after)
+
+    def _fit_json(self, node: Node, room: int, cuts: list[Cut]) -> bytes | None:
+        if self._fitter is None:
+            self._fitter = Fitter(node, base=self.path)
+        fitted = self._fitter.fit(room)
+        if fitted is None:
+            # JSON that can't be cut is left out entirely: half a document would not be valid.
+            held = node.inner()
+            assert held is not None
+            cuts.append(Cut(self.path, "bytes", 0, held.size, 0))
+            return b'"{}"' if held.kind == "object" else b'"[]"'
+        cuts.extend(fitted.cuts)
+        return fitted.json
+
+    def _fit_plain(self, room: int, cuts: list[Cut]) -> bytes | None:
+        if self._text is None:
+            assert self.node is not None
+            self._text = unescaped(self.node.raw)
+        if self._counts is None:
+            self._counts = characters(self._text), lines(self._text)
+        inside = (room - 2) * len(self._text) // max(self.size, 1)
+        for _ in range(_TRIES):
+            fitted = fit_text(self._text, inside, self._ends, self._counts)
+            if fitted is None:
+                return None
+            string = encode(fitted.text.decode())
+            if len(string) <= room:
+                cuts.append(Cut(self.path, "characters", fitted.kept, fitted.total, fitted.offset))
+                return string
+            # Go below the length of the result, not of the request: cut at a line end, it could be the same
+            # again.
+            inside = min(inside * room // len(string), len(fitted.text) - 1)
+        return None
+
+
+class OpaqueBlock:
+    """A block that is kept whole, or replaced by a line that describes it and a link if clients follow links."""
+
+    def __init__(self, raw: Buffer, path: str, handle: str | None = None) -> None:
+        self.raw = raw
+        self.path = path
+        self.size = len(raw)
+        self._handle = handle
+
+    @cached_property
+    def _stub(self) -> bytes:
+        label = _label(self.raw)
+        stub = text_block(f"[{label.described()} left out, {self.size} bytes]")
+        if self._handle is None or label.type == "resource_link":
+            return stub
+        return b"%b,%b" % (stub, encode(label.link(f"{SCHEME}{self._handle}{self.path}")))
+
+    @property
+    def least(self) -> int:
+        return self.size if self.size <= _TEXT_FLOOR else min(self.size, len(self._stub))
+
+    def fit(self, room: int, cuts: list[Cut]) -> bytes | None:
+        if self.size <= room:
+            return bytes(self.raw)
+        cuts.append(Cut(self.path, "bytes", 0, self.size, 0))
+        return self._stub if len(self._stub) <= room else None
+
+
+Block = TextBlock | OpaqueBlock
+
+
+def read_blocks(raws: Sequence[Buffer], ends: Ends = "head", handle: str | None = None) -> list[Block]:
+    """Return each block as the class that can cut it, with its path in the whole result.
+
+    `handle` names the stored payload, if links may point to it.
+    """
+    return [read_block(raw, f"/content/{index}", ends, handle) for index, raw in enumerate(raws)]
+
+
+def read_block(raw: Buffer, path: str, ends: Ends = "head", handle: str | None = None) -> Block:
+    label = _label(raw)
+    if label.type == "text" and (split := _split(raw, "text")):
+        return TextBlock(*split, f"{path}/text", ends)
+    if label.type == "resource" and (around := _split(raw, "resource")):
+        before, resource, after = around
+        if inside := _split(resource, "text"):
+            return TextBlock(before + inside[0], inside[1], inside[2] + after, f"{path}/resource/text", ends)
+    return OpaqueBlock(raw, path, handle)
+
+
+class _Label(msgspec.Struct, rename="camel"):
+    """The fields that describe a block; its data is skipped, not decoded."""
+
+    type: Any = None
+    mime_type: Any = None
+    name: Any = None
+    uri: Any = None
+    resource: Any = None
+
+    def described(self) -> str:
+        inside = self.resource if isinstance(self.resource, _Label) else self
+        kind = inside.mime_type or self.type or "block"
+        return f"{str(kind)[:60]} {str(inside.name or inside.uri or '')[:80]}".strip()
+
+    def link(self, uri: str) -> dict[str, str]:
+        inside = self.resource if isinstance(self.resource, _Label) else self
+        link = {"type": "resource_link", "uri": uri, "name": str(inside.name or inside.uri or self.type)[:80]}
+        if isinstance(inside.mime_type, str):
+            link["mimeType"] = inside.mime_type[:60]
+        return link
+
+
+class _Embedding(_Label, rename="camel"):
+    resource: _Label | None = None
+
+
+def is_text(raw: Buffer) -> bool:
+    return bool(_label(raw).type == "text")
+
+
+def label(raw: Buffer) -> dict[str, Any]:
+    """Return a block's description, without its data."""
+    found = _label(raw)
+    inside = found.resource if isinstance(found.resource, _Label) else found
+    fields = {"type": found.type, "mimeType": inside.mime_type, "name": inside.name, "uri": inside.uri}
+    return {key: value for key, value in fields.items() if isinstance(value, str)}
+
+
+def _label(raw: Buffer) -> _Label:
+    try:
+        return msgspec.json.decode(raw, type=_Embedding)
+    except (msgspec.MsgspecError, RecursionError):
+        return _Label()
+
+
+def _split(raw: Buffer, key: str) -> tuple[bytes, Buffer, bytes] | None:
+    """Split an object around one member: the bytes before its value, the value, the bytes after."""
+    if memoryview(raw)[0] != ord("{"):
+        return None
+    try:
+        pairs = [(member.key, b"%b:" % member.raw_key, member.value) for member in Node(raw).members()]
+    except TooDeep:
+        return None
+    at = next((index for index, pair in enumerate(pairs) if pair[0] == key), None)
+    if at is None or memoryview(pairs[at][2])[0] != ord('"' if key == "text" else "{"):
+        return None
+    before = b"".join([b"%b%b," % (name, value) for _, name, value in pairs[:at]])
+    after = b"".join([b",%b%b" % (name, value) for _, name, value in pairs[at + 1 :]])
+    return b"{%b%b" % (before, pairs[at][1]), pairs[at][2], b"%b}" % after
+
+
+def fit_blocks(blocks: Sequence[Block], room: int, cuts: list[Cut]) -> list[bytes] | None:
+    """Return the blocks in at most `room` bytes, commas included, and add the cuts to `cuts`."""
+    sizes = [block.size for block in blocks]
+    if sum(sizes) + len(blocks) + 1 <= room:
+        return [bytes(part) for block in blocks if (part := block.fit(block.size, cuts)) is not None]
+    floors = [block.least for block in blocks]
+    # Every block that stays also needs a comma.
+    kept = max(1, sum(1 for below in accumulate([floor + 1 for floor in floors]) if below < room))
+    room -= 1 + kept
+    chosen, sizes, floors = blocks[:kept], sizes[:kept], floors[:kept]
+    shares = share(sizes, floors, room)
+    if shares is None:
+        return None
+    # A block that can't be cut can't use part of its size, so the others get it.
+    settled = [
+        floor if isinstance(block, OpaqueBlock) and granted < size else size
+        for block, size, floor, granted in zip(chosen, sizes, floors, shares, strict=True)
+    ]
+    shares = share(settled, [min(a, b) for a, b in zip(floors, settled, strict=True)], room) or shares
+    parts: list[bytes] = []
+    slack = 0
+    for block, granted in zip(chosen, shares, strict=True):
+        part = block.fit(granted + slack, cuts)
+        if part is None:
+            return None
+        slack += granted - len(part)
+        parts.append(part)
+    if kept < len(blocks):
+        cuts.append(Cut("/content", "blocks", kept, len(blocks), kept))
+    return parts

@@ -1,0 +1,158 @@
+"""A slice of a stored payload from an offset on: as many whole items, members or characters as fit.
+
+Strategy: a first result shares its room among everything, but a page is a plain prefix of what comes next, so
+that pages joined end to end are the original. Only an item that is too large for a whole page is cut, by the
+fitter and with cuts of its own, and the next page continues after it. A page loads a little more than the
+budget can hold, never the whole payload.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Literal
+
+import msgspec
+
+from ..jsontext.document import Buffer, Node, text_block
+from .blocks import read_block
+from .documents import Cut, CutKind, Fitter
+from .text import characters, line_end
+
+Shape = Literal["array", "object", "blocks", "text", "whole"]
+
+
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """An item or a member. It has a `node` if only part of it was loaded."""
+
+    step: str
+    value: Buffer
+    raw_key: bytes = b""
+    node: Node | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.value) + (len(self.raw_key) + 1 if self.raw_key else 0)
+
+
+class FittedPage(msgspec.Struct, frozen=True):
+    """A page as it is shown: its text, or its content blocks as JSON, and what it leaves out."""
+
+    text: bytes | None
+    blocks: tuple[bytes, ...]
+    cuts: tuple[Cut, ...]
+
+
+class Page:
+    """What follows an offset in the value at a path: `parts`, or the `text` of a string or of plain text.
+
+    `total` counts everything in the value; `whole` says that the parts reach its end. At most `most` bytes can
+    be shown, since no more was loaded. `reading` holds further arguments for the call that reads the next page.
+    `places` says that each item names the place where it can be read whole, so cuts inside it aren't reported.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        shape: Shape,
+        offset: int,
+        total: int,
+        *,
+        parts: Sequence[Part] = (),
+        text: bytes = b"",
+        whole: bool = True,
+        most: int = sys.maxsize,
+        reading: str = "",
+        places: bool = False,
+    ) -> None:
+        self.path = path
+        self.shape = shape
+        self.offset = offset
+        self.total = total
+        self.reading = reading
+        self._most = most
+        self._places = places
+        self._parts = parts
+        self._text = text
+        self._whole = whole
+        self._ends = list(accumulate([part.size + 1 for part in parts]))
+
+    @property
+    def size(self) -> int:
+        size = len(self._text) if self.shape in ("text", "whole") else 1 + (self._ends or [1])[-1]
+        return min(size, self._most)
+
+    @property
+    def kind(self) -> CutKind:
+        kinds: dict[Shape, CutKind] = {"array": "items", "object": "properties", "blocks": "blocks"}
+        return kinds.get(self.shape, "characters")
+
+    def fit(self, room: int) -> FittedPage | None:
+        if self.shape == "whole":
+            return FittedPage(self._text, (), ()) if len(self._text) <= room else None
+        if self.shape == "text":
+            return self._fit_text(room)
+        kept = bisect_right(self._ends, room - 1)
+        cuts: list[Cut] = []
+        shown = [_written(part) for part in self._parts[:kept]]
+        if kept == 0 and self._parts:
+            first = self._fit_first(self._parts[0], room, cuts)
+            if first is None:
+                return None
+            kept, shown = 1, [first] if first else []
+        if self._places:
+            cuts.clear()
+        if (rest := self._rest(kept)) is not None:
+            cuts.insert(0, rest)
+        if self.shape == "blocks":
+            return FittedPage(None, tuple(shown), tuple(cuts))
+        body = b",".join(shown)
+        return FittedPage(b"[%b]" % body if self.shape == "array" else b"{%b}" % body, (), tuple(cuts))
+
+    def _rest(self, kept: int) -> Cut | None:
+        end = self.offset + kept
+        return None if end >= self.total else Cut(self.path, self.kind, kept, self.total, end)
+
+    def _fit_text(self, room: int) -> FittedPage | None:
+        text = self._text
+        if len(text) > room or not self._whole:
+            text = text[: line_end(text, min(room, len(text)))]
+            if not text and self._text:
+                return None
+        rest = self._rest(characters(text))
+        return FittedPage(text, (), (rest,) if rest else ())
+
+    def _fit_first(self, part: Part, room: int, cuts: list[Cut]) -> bytes | None:
+        """Cut the first part, which is too large for the page; if that is impossible, leave it out."""
+        path = f"{self.path}/{part.step}"
+        if self.shape == "blocks" and part.node is not None:
+            return _far_block(part.node, path, room - 2, cuts)
+        if self.shape == "blocks":
+            return read_block(part.value, path).fit(room - 2, cuts)
+        around = len(part.raw_key) + 1 if part.raw_key else 0
+        fitted = Fitter(part.node or Node(part.value), base=path).fit(room - 2 - around)
+        if fitted is None:
+            cuts.append(Cut(path, "bytes", 0, len(part.value), 0))
+            return b"" if room >= 2 else None
+        cuts.extend(fitted.cuts)
+        return b"%b:%b" % (part.raw_key, fitted.json) if part.raw_key else fitted.json
+
+
+def _written(part: Part) -> bytes:
+    return b"%b:%b" % (part.raw_key, part.value) if part.raw_key else bytes(part.value)
+
+
+def _far_block(node: Node, path: str, room: int, cuts: list[Cut]) -> bytes | None:
+    """Cut the text of a block of which only the beginning was loaded; replace any other block by a description."""
+    kept = {member.key: index for index, member in enumerate(node.members())}
+    inside = node.child(kept["resource"]) if "resource" in kept else node
+    if inside.kind == "object" and any(member.key == "text" for member in inside.members()):
+        fitted = Fitter(node, base=path).fit(room)
+        if fitted is not None and all(cut.path.startswith(path + "/") for cut in fitted.cuts):
+            cuts.extend(fitted.cuts)
+            return fitted.json
+    cuts.append(Cut(path, "bytes", 0, node.size, 0))
+    stub = text_block(f"[block left out, {node.size} bytes]")
+    return stub if len(stub) <= room else None

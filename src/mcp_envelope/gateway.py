@@ -1,0 +1,595 @@
+"""What every adapter talks to: tool lists and calls in, results out.
+
+Strategy: one `Gateway` for the life of a server or a proxy. It decides what clients see in a tool list, settles
+the policy of each call (settings, then what the tool declares, then what is known of the client), and finishes
+each call: `finish` returns None for an answer that goes out as it came, and otherwise what goes out instead,
+with the whole stored, the call recorded and traced. It also answers `envelope_read`. It knows no MCP library and
+awaits nothing; adapters do.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from . import dialects
+from .budget import MIN_BYTES, MIN_TOKENS
+from .clients.known import UNKNOWN, Client
+from .config import BUDGET_ARGUMENT, BUILT_IN, Policy, Settings
+from .dialects import Dialect
+from .envelope import Sealed, make_plan, most_shown, seal_plan
+from .fit.ranking import Ranking
+from .jsontext.document import encode, text_block
+from .outcome import Failure, Miss, Outcome, Remarks, Reply
+from .payload import Payload, Result, read_result
+from .schema import Schema, SchemaError, widen
+from .tracing import trace, trace_untouched
+
+if TYPE_CHECKING:
+    from .redaction import Redactor
+    from .vault.ledger import Ledger, LedgerEntry
+    from .vault.vault import CallerVault, Vault
+
+_log = logging.getLogger("mcp_envelope")
+# Without bounds: a client would refuse what is out of range, while we clamp it and warn.
+_BUDGET: Final = {
+    "type": "integer",
+    "description": "Maximum tokens in the result. Default: as configured.",
+}
+_WRAPPED: Final = "x-fastmcp-wrap-result"
+# How many settled policies and published schemas are remembered.
+_REMEMBERED: Final = 4096
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What clients know of a tool's result: the schema in the tool list, and what results must conform to."""
+
+    document: dict[str, Any] | None = None
+    schema: Schema | None = None
+    # Whether the payload goes into a member `result`, since the tool's own root isn't an object.
+    wrap: bool = False
+    # Whether the tool's own result is {"result": …} around a value, and the dialect wants the value.
+    unwrap: bool = False
+    # The name of the argument for a call's own budget.
+    budget_argument: str = BUDGET_ARGUMENT
+
+
+class Publisher:
+    """Makes what is published for a schema once, and finds it again by the schema's identity or text."""
+
+    def __init__(self) -> None:
+        self._published: dict[tuple[str, bytes, bool, bool], Published] = {}
+        # By identity, which is quick. The schema is kept too, so that its id can't be given to another one.
+        self._by_id: dict[tuple[str, int, bool, bool], tuple[object, Published]] = {}
+
+    def of(
+        self, dialect: str, schema: Mapping[str, Any] | None, misses: bool = False, wrapped: bool = False
+    ) -> Published:
+        found = self._by_id.get((dialect, id(schema), misses, wrapped))
+        if found is not None and found[0] is schema:
+            return found[1]
+        key = dialect, b"" if schema is None else encode(schema), misses, wrapped
+        known = self._published.get(key)
+        if known is None:
+            if len(self._published) >= _REMEMBERED:
+                self._published.clear()
+            made = _publish(dialect, schema, misses, wrapped)
+            known = self._published[key] = replace(
+                made, budget_argument=dialects.dialect(dialect).budget_argument
+            )
+        if len(self._by_id) >= _REMEMBERED:
+            self._by_id.clear()
+        self._by_id[dialect, id(schema), misses, wrapped] = schema, known
+        return known
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool's author declared at the tool; a settings file takes precedence."""
+
+    tokens: int | None = None
+    max_bytes: int | None = None
+    lists: Mapping[str, Ranking] = {}
+    hint: str | None = None
+    # Whether a generator may be stopped once it has yielded enough.
+    stoppable: bool = False
+
+    @property
+    def has_budget(self) -> bool:
+        return self.tokens is not None or self.max_bytes is not None
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One call: who makes it, and what applies to its result."""
+
+    tool: str
+    policy: Policy
+    client: Client = UNKNOWN
+    owner: str | None = None
+    request_id: str | None = None
+    declared: Declared = Declared()
+    published: Published = Published()
+    started: float = 0.0
+    # The tracing span that was open when the call came in, if there was one.
+    span: Any = None
+    # Gathers what the tool's own code reports while it runs.
+    remarks: Remarks | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        return dialects.DIALECTS[self.policy.dialect]
+
+    @property
+    def is_native(self) -> bool:
+        """Whether a result that fits is left in its own shape."""
+        return self.dialect.in_place
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether a result that fits goes out as it came, because there is nothing to add to it or leave out."""
+        policy = self.policy
+        return (
+            self.dialect.in_place
+            and policy.detail == "minimal"
+            and not (policy.warnings or policy.include_only or policy.exclude_fields)
+            and (self.remarks is None or self.remarks.is_empty)
+        )
+
+
+class Gateway:
+    """`vault` is an address, a vault, or None for the one in the settings; `ledger` likewise, False for none.
+
+    `budget`, in tokens, or `max_bytes` applies where neither the settings nor the tool set one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        vault: Vault | str | None = None,
+        ledger: Ledger | bool = True,
+        dialect: str | None = None,
+        server: str = "",
+        token_budget: bool = True,
+        budget: int | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        self._default = Declared(tokens=budget, max_bytes=max_bytes)
+        self.settings = settings or Settings()
+        self.dialect = None if dialect is None else dialects.dialect(dialect).name
+        self.server = server
+        if isinstance(vault, str):
+            _check_vault(vault)
+        self._vault = vault
+        self._opened: tuple[Vault | None] | None = None
+        self._ledger = ledger
+        self._lock = threading.Lock()
+        # Called with every ledger entry, whether or not there is a ledger.
+        self.observers: list[Callable[[LedgerEntry], None]] = []
+        self._token_budget = token_budget
+        self.publisher = Publisher()
+        # By identity, which is quick. The objects are kept too, so that their ids can't be given to others.
+        self._settled: dict[tuple[int, int, int], tuple[Policy, Client, Declared | None, Policy]] = {}
+
+    # -- tool lists -----------------------------------------------------------------------------------------
+
+    def listed(self, entry: Mapping[str, Any], published: Published) -> dict[str, Any]:
+        """Return a tool's entry in `tools/list` as clients should see it."""
+        shown = dict(entry)
+        if published.document is not None:
+            shown["outputSchema"] = published.document
+        else:
+            shown.pop("outputSchema", None)
+        schema = entry.get("inputSchema")
+        if self.adds_budget(schema, published.budget_argument):
+            assert isinstance(schema, Mapping)
+            properties = {**schema.get("properties", {}), published.budget_argument: _BUDGET}
+            shown["inputSchema"] = {**schema, "properties": properties}
+        return shown
+
+    def budget_argument(self, tool: str) -> str:
+        """Return the name of the argument for a call's own budget, as the tool's dialect spells it."""
+        return dialects.dialect(self.policy(tool).dialect).budget_argument
+
+    def adds_budget(self, schema: object, name: str) -> bool:
+        """Whether we add a budget argument to a tool: not if it has one of that name itself."""
+        if not self._token_budget or not isinstance(schema, Mapping):
+            return False
+        properties = schema.get("properties", {})
+        return isinstance(properties, Mapping) and name not in properties
+
+    def publish(
+        self, tool: str, schema: Mapping[str, Any] | None, misses: bool = False, wrapped: bool = False
+    ) -> Published:
+        """Return what clients should know of a tool's result, given the tool's own output schema.
+
+        `misses` means that the tool may return a `Miss`; `wrapped` that its library put a value that isn't an
+        object into a member `result`.
+        """
+        return self.publisher.of(self.dialect or self.settings.policy(tool).dialect, schema, misses, wrapped)
+
+    def read_tool(self) -> dict[str, Any]:
+        """Return the list entry of `envelope_read`."""
+        from .vault.read_tool import TOOL
+
+        return self.listed(TOOL, Published())
+
+    # -- policies -------------------------------------------------------------------------------------------
+
+    def policy(
+        self, tool: str, requested: object = None, client: Client = UNKNOWN, declared: Declared | None = None
+    ) -> Policy:
+        """Return the policy of a call: settings first, then the tool's own, then what is known of the client."""
+        base = self.settings.policy(tool)
+        key = id(base), id(client), id(declared)
+        kept = self._settled.get(key)
+        if kept is None or kept[0] is not base or kept[1] is not client or kept[2] is not declared:
+            if len(self._settled) >= _REMEMBERED:
+                self._settled.clear()
+            kept = self._settled[key] = base, client, declared, self._settle(base, client, declared)
+        return kept[3] if requested is None else kept[3].with_budget(requested)
+
+    def _settle(self, policy: Policy, client: Client, declared: Declared | None) -> Policy:
+        changes: dict[str, Any] = {}
+        if self.dialect is not None and self.dialect != policy.dialect:
+            changes["dialect"] = self.dialect
+        if not _is_set(policy, "tokens") and not _is_set(policy, "bytes"):
+            source = next((each for each in (declared, self._default) if each and each.has_budget), None)
+            if source is not None:
+                changes |= {"tokens": source.tokens, "bytes": source.max_bytes}
+            elif dialects.DIALECTS[self.dialect or policy.dialect].in_place and client.has_limit:
+                changes |= {"tokens": client.tokens, "bytes": client.max_bytes}
+        if declared is not None and declared.hint and not policy.hint:
+            changes["hint"] = declared.hint
+        return replace(policy, **changes) if changes else policy
+
+    # -- results ----------------------------------------------------------------------------------------------
+
+    def finish(
+        self, answer: Result | Payload | Reply[Any] | Miss | Failure, call: Call, *, store: bool = True
+    ) -> Sealed | None:
+        """Return what goes out in place of a tool's answer, or None if the answer goes out as it came.
+
+        A `Result` is left alone if it is within its budget and there is nothing to add. Anything else has no
+        wire form yet, so it is always sealed. Whatever is cut is stored first, unless `store` is false.
+        """
+        if not isinstance(answer, Result):
+            return self.seal(answer, halved(call) if has_structure(answer) else call, store=store)
+        call = shared(call, answer)
+        if self.passes(answer, call):
+            return None
+        sealed = self.seal(
+            _payload(answer.as_utf8(), call), call, is_error=answer.is_error or None, store=store
+        )
+        if sealed.untouched and not (call.published.wrap and answer.structured is not None):
+            # Nothing was cut or added; but the original may owe its size to whitespace that sealing removed.
+            budget = call.policy.budget
+            if budget is None or all(map(budget.holds, answer.lanes())):
+                return None
+        return sealed
+
+    def passes(self, result: Result, call: Call) -> bool:
+        """Whether a result goes out as it came; if so, it is recorded."""
+        policy = call.policy
+        budget = policy.budget
+        # A success has to be wrapped as published; some clients hold even a failure's structure to the schema.
+        if not call.is_quiet or (call.published.wrap and result.structured is not None):
+            return False
+        size = result.size
+        if budget is not None and size > budget.limit:
+            # Only counting tells, unless it is hopeless.
+            if size > budget.most_bytes or not all(map(budget.holds, result.lanes())):
+                return False
+        if policy.redact:
+            using = _redactor(policy)
+            parts = result.content if result.structured is None else (*result.content, result.structured)
+            for part in parts:
+                if using.may_find(raw := bytes(part)) and using.redact_json(raw)[1]:
+                    return False
+        self._record_untouched(call, size)
+        if call.span is not None:
+            trace_untouched(budget, result.lanes(), call.span)
+        return True
+
+    def passes_text(self, text: str, size: int, call: Call) -> bool:
+        """`passes` for a result known to be one short JSON text, well within its budget."""
+        policy = call.policy
+        if not call.is_quiet or (policy.redact and _redactor(policy).may_find_in(text)):
+            return False
+        self._record_untouched(call, size)
+        return True
+
+    def redacted(self, policy: Policy, raw: bytes) -> bytes:
+        """Return a JSON document without the secrets in it; the same object if there are none."""
+        if not policy.redact:
+            return raw
+        using = _redactor(policy)
+        return using.redact_json(raw)[0] if using.may_find(raw) else raw
+
+    def seal(
+        self,
+        payload: Any,
+        call: Call,
+        *,
+        is_error: bool | None = None,
+        store: bool = True,
+        handle: str | None = None,
+        warnings: Sequence[str] = (),
+    ) -> Sealed:
+        """Seal whatever a tool returned or raised; store it if it was cut, and record the call.
+
+        `handle` names a payload that was stored already, while it came in.
+        """
+        policy, published, spoken = call.policy, call.published, call.dialect
+        begun = time.perf_counter()
+        if is_error and not spoken.in_place and isinstance(payload, Payload):
+            # These dialects have a place of their own for a failure that a tool reports itself. What can't be
+            # shown whole goes along, to be stored.
+            words = _words(payload)
+            is_long = spoken.names_handles and len(words) > most_shown(policy.budget)
+            payload, is_error = Failure("TOOL_FAILED", words, data=payload if is_long else None), None
+        outcome = Outcome(
+            handle=handle,
+            linkable=call.client.links,
+            warnings=tuple(warnings),
+            tool=call.tool,
+            request_id=call.request_id,
+            client_request_id=call.request_id is not None,
+            duration_ms=round((begun - call.started) * 1000, 3) if call.started else None,
+        )
+        plan = make_plan(
+            payload,
+            policy.budget or spoken.budget(None, None, policy.meter),
+            outcome,
+            policy=policy,
+            schema=None if is_error else published.schema,
+            wrap=published.wrap and not is_error,
+            rank={path: rank for path, rank in call.declared.lists.items() if not _ranks(policy, path)},
+            is_error=is_error,
+            remarks=call.remarks,
+        )
+        sealed = seal_plan(plan, spoken, self.keeping(call.owner) if store and handle is None else None)
+        ended = time.perf_counter()
+        if self._ledger is not False or self.observers:
+            tool_ms = (begun - call.started) * 1000 if call.started else None
+            noted = _ledger_entry().of(
+                sealed,
+                call.tool,
+                client=call.client.name,
+                server=self.server,
+                dialect=policy.dialect,
+                tool_ms=tool_ms,
+                seal_ms=(ended - begun) * 1000,
+            )
+            self.note(noted)
+        if call.span is not None:
+            trace(sealed, call.span)
+        return sealed
+
+    def _record_untouched(self, call: Call, size: int) -> None:
+        if self._ledger is False and not self.observers:
+            return
+        tokens = size // 4
+        self.note(
+            _ledger_entry()(
+                at=time.time(),
+                tool=call.tool,
+                client=call.client.name,
+                server=self.server,
+                dialect=call.policy.dialect,
+                bytes_before=size,
+                bytes_after=size,
+                before=tokens,
+                after=tokens,
+                tool_ms=(time.perf_counter() - call.started) * 1000 if call.started else None,
+            )
+        )
+
+    def read(self, arguments: Mapping[str, Any], call: Call) -> Sealed:
+        """Answer a call of `envelope_read`."""
+        from .vault.read_tool import read
+
+        sealed = read(self.vault, arguments, owner=call.owner, policy=call.policy)
+        if call.span is not None:
+            trace(sealed, call.span)
+        return sealed
+
+    # -- vault and ledger -----------------------------------------------------------------------------------
+
+    @property
+    def vault(self) -> Vault | None:
+        """The vault, opened when it is first needed; None if results aren't kept."""
+        if self._opened is None:
+            with self._lock:
+                if self._opened is None:
+                    self._opened = (self._open(),)
+        return self._opened[0]
+
+    def _open(self) -> Vault | None:
+        from .vault.store import StoreError
+        from .vault.vault import open_vault
+
+        if self._vault is not None and not isinstance(self._vault, str):
+            return self._vault
+        policy = self.settings.policy()
+        address = self._vault or policy.vault
+        if not self._vault and policy.vault and not self.settings.may_place(policy):
+            # A server is often started in somebody's project, whose files must not send results elsewhere.
+            _log.warning(
+                "mcp-envelope: ignoring vault = %r, because %s was not named explicitly",
+                policy.vault,
+                self.settings.file,
+            )
+            address = None
+        try:
+            return open_vault(address, ttl=policy.vault_ttl, cap=policy.vault_size)
+        except (ValueError, StoreError) as error:
+            # Results are still cut; they say that the rest was not kept.
+            _log.warning("mcp-envelope: results are not kept: %s", error)
+            return None
+
+    def keeping(self, owner: str | None) -> CallerVault | None:
+        vault = self.vault
+        return None if vault is None else vault.of(owner)
+
+    def note(self, call: LedgerEntry) -> None:
+        for observer in self.observers:
+            observer(call)
+        if self._ledger is True:
+            from .vault.ledger import Ledger
+
+            with self._lock:
+                if self._ledger is True:
+                    self._ledger = Ledger()
+        if not isinstance(self._ledger, bool):
+            self._ledger.record(call)
+
+    def close(self) -> None:
+        if not isinstance(self._ledger, bool):
+            self._ledger.close()
+        if self._opened is not None and self._opened[0] is not None:
+            self._opened[0].close()
+
+
+@cache
+def _ledger_entry() -> type[LedgerEntry]:
+    """Import it on first use, and only look it up once."""
+    from .vault.ledger import LedgerEntry
+
+    return LedgerEntry
+
+
+@cache
+def _redactor_of(patterns: tuple[tuple[str, str], ...]) -> Redactor:
+    from . import redaction  # its patterns take a while to compile
+
+    return redaction.redactor(patterns)
+
+
+def _redactor(policy: Policy) -> Redactor:
+    patterns = policy.redact_patterns
+    return _redactor_of(tuple(patterns.items()) if patterns else ())
+
+
+def _words(payload: Payload) -> str:
+    """Return the text of a failure's blocks."""
+    if payload.text is not None:
+        return payload.text.decode()
+    texts = [block.get("text") for block in map(msgspec.json.decode, payload.blocks or ())]
+    return "\n".join(text for text in texts if isinstance(text, str)) or bytes(payload.as_node().raw).decode()
+
+
+def _check_vault(address: str) -> None:
+    """Report a mistake in an address where it was made."""
+    if "://" in address:
+        from .vault.vault import check_address
+
+        check_address(address)
+
+
+def _is_set(policy: Policy, name: str) -> bool:
+    return policy.sources.get(name, BUILT_IN) != BUILT_IN
+
+
+def _ranks(policy: Policy, path: str) -> bool:
+    """Whether the settings rank this list, by its path or by its bare name."""
+    return path in policy.lists or path.rpartition("/")[2] in policy.lists
+
+
+def shares_budget(call: Call) -> bool:
+    """Whether both lanes share one budget: most clients show their model one lane, a few show both."""
+    return call.client.lane == "both" and call.is_native and call.policy.budget is not None
+
+
+def shared(call: Call, result: Result) -> Call:
+    """Return the call with half of its budget for each lane, if the two together are too much."""
+    budget = call.policy.budget
+    if budget is None or result.structured is None or not shares_budget(call):
+        return call
+    if result.size <= budget.most_bytes and sum(map(budget.meter.count, result.lanes())) <= budget.limit:
+        return call
+    return halved(call)
+
+
+def halved(call: Call) -> Call:
+    """Return the call with half of its budget for each lane, if its client shows both."""
+    if not shares_budget(call):
+        return call
+    budget = call.policy.budget
+    assert budget is not None
+    if budget.unit == "bytes":
+        policy = replace(call.policy, bytes=max(budget.limit // 2, MIN_BYTES), tokens=None)
+    else:
+        policy = replace(call.policy, tokens=max(budget.limit // 2, MIN_TOKENS), bytes=None)
+    return replace(call, policy=policy)
+
+
+def has_structure(answer: object) -> bool:
+    data = answer.data if isinstance(answer, Reply) else answer
+    return isinstance(data, Payload) and data.node is not None
+
+
+def _payload(result: Result, call: Call) -> Payload:
+    """Return what there is to fit."""
+    content, structured = tuple(result.content), result.structured
+    if result.opaque:
+        return Payload(text=bytes(content[0]))
+    payload = read_result(content, structured)
+    if result.is_error and structured is not None and call.published.schema is not None:
+        # Cut, the structure of a failure could break the schema that some clients hold it to. In the text,
+        # no schema binds it.
+        if payload.blocks is None:
+            return Payload(text=payload.original())
+        return Payload(blocks=(*content, text_block(bytes(structured).decode())))
+    return unwrapped(payload, call)
+
+
+def unwrapped(payload: Payload, call: Call) -> Payload:
+    """Return the data alone, for a dialect that puts it into a shape of its own."""
+    if not call.published.unwrap or payload.node is None or payload.node.kind != "object":
+        return payload
+    members = payload.node.members()
+    if len(members) == 1 and members[0].key == "result":
+        return Payload(node=payload.node.child(0), blocks=payload.blocks)
+    return payload
+
+
+def _publish(name: str, schema: Mapping[str, Any] | None, misses: bool, wrapped: bool) -> Published:
+    spoken = dialects.dialect(name)
+    try:
+        if spoken.in_place:
+            if schema is None:
+                return Published()
+            widened = widen(schema)
+            if misses:
+                document = spoken.output_schema(schema)
+                assert document is not None
+                return Published(document, Schema.of(document), widened.wrapped)
+            return Published(dict(widened.schema), Schema.of(widened.schema), widened.wrapped)
+        data = None if schema is None else _unwrapped(schema, wrapped)
+        held = None if data is None else Schema.of(data)
+        return Published(spoken.output_schema(data), held, unwrap=schema is not None and data is not schema)
+    except SchemaError:
+        # A schema that nobody can use is passed on as it is, and nothing has to conform to it.
+        if not spoken.in_place:
+            return Published(spoken.output_schema(None), unwrap=wrapped)
+        return Published(None if schema is None else dict(schema))
+
+
+def _unwrapped(schema: Mapping[str, Any], wrapped: bool) -> Mapping[str, Any]:
+    """Return the schema of the data alone, where a server library put it into a member of its own."""
+    properties = schema.get("properties")
+    wrapped = wrapped or bool(schema.get(_WRAPPED))
+    if not wrapped or not isinstance(properties, Mapping) or "result" not in properties:
+        return schema
+    inner = properties["result"]
+    if not isinstance(inner, Mapping):
+        return schema
+    shared = {name: schema[name] for name in ("$defs", "definitions", "$schema") if name in schema}
+    return {**shared, **inner}

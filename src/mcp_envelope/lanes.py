@@ -1,0 +1,303 @@
+"""The lanes of a result, and the search for the fullest one within the budget.
+
+Strategy: the fitter works in bytes and a meter is a black box over finished text, so the room that uses a
+budget best can only be found by trying. The measurements so far give a straight line from room to use; the next
+try is where that line meets the limit, kept between the largest room that was accepted and the smallest that
+was not. Only what the meter accepted is ever returned, so the promise holds by construction, for every meter.
+
+A dialect takes an immutable `Plan` and returns two `Lanes`. It knows how a fitted payload looks on the wire;
+the functions here find out how much of the payload fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, Literal, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from .budget import Budget, Meter
+from .codes import Problem
+from .fit.documents import Cut, Fitted, Fitter
+from .fit.ranking import Ranking
+from .outcome import Outcome
+from .payload import Payload
+from .schema import FREE, Schema
+
+Profile = Literal["minimal", "standard", "debug"]
+PROFILES: Final[tuple[Profile, ...]] = ("minimal", "standard", "debug")
+# Lengths of a notice: everything, the essentials, the minimum.
+LENGTHS: Final = (0, 1, 2)
+
+# The search may stop with this share of the limit unused, or up to the second one if no further item fits.
+_SLACK: Final = 0.02
+_SLACK_FOR_ITEM: Final = 0.06
+_ITEM: Final = 0.85
+# Aim slightly below the limit, because the first accepted try often ends the search.
+_AIM: Final = 0.99
+_TRIES: Final = 20
+# Bytes per token of typical JSON, where a search starts.
+_TYPICAL_RATE: Final = 3.0
+# How often an invalid cut is undone before the result counts as one that can't be cut.
+_REFUSALS: Final = 24
+# In a larger payload, don't look for the place where it breaks its schema: that could take too long.
+_WORTH_CHECKING: Final = 1 << 18
+
+
+class Lane:
+    """A finished lane: its exact JSON text on the wire, its cuts, and how much of the budget it uses.
+
+    `body` is the fitted payload without the dialect's frame. `measured` is the text that counts towards the
+    budget, if the dialect doesn't count the JSON itself.
+    """
+
+    __slots__ = ("_meter", "_used", "body", "cuts", "json", "measured")
+
+    def __init__(
+        self,
+        json: bytes,
+        cuts: tuple[Cut, ...],
+        meter: Meter,
+        body: bytes = b"",
+        measured: bytes | None = None,
+    ) -> None:
+        self.json = json
+        self.cuts = cuts
+        self.body = body
+        self.measured = json if measured is None else measured
+        self._meter = meter
+        self._used = -1
+
+    def with_cuts(self, cuts: tuple[Cut, ...]) -> Lane:
+        return Lane(self.json, cuts, self._meter, self.body, self.measured)
+
+    @property
+    def used(self) -> int:
+        if self._used < 0:
+            self._used = self._meter.count(self.measured)
+        return self._used
+
+    def fits(self, limit: int) -> bool:
+        # A token has at least one byte, so a short text needs no counting.
+        return len(self.measured) <= limit or self.used <= limit
+
+
+class Lanes(msgspec.Struct, frozen=True):
+    """The result of a plan, in a dialect's shape."""
+
+    content: Lane
+    structured: Lane | None
+    is_error: bool
+    outcome: Outcome
+    meta: Mapping[str, Any] | None
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """The cuts in the structured lane, or in the text if that lane is whole or absent."""
+        return (self.structured.cuts if self.structured else ()) or self.content.cuts
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to go out, before anything is cut."""
+
+    payload: Payload
+    budget: Budget
+    outcome: Outcome
+    schema: Schema | None = None
+    # Whether the payload goes into a member `result`.
+    wrap: bool = False
+    rankings: Mapping[str, Ranking] = {}
+    # Set by the caller; None leaves it to the dialect.
+    is_error: bool | None = None
+    profile: Profile = "minimal"
+    # Further names of lists that the dialect ctxo may cut.
+    truncatable: frozenset[str] = frozenset()
+    # How many secrets were masked, by the name of the pattern that found them.
+    redacted: Mapping[str, int] = {}
+    # The path of the data in the stored payload, and the part of the budget reserved for other blocks.
+    base: str = ""
+    reserved: int = 0
+
+    @property
+    def limit(self) -> int:
+        return self.budget.limit - self.reserved
+
+    def lane(
+        self, text: bytes, cuts: tuple[Cut, ...], body: bytes = b"", measured: bytes | None = None
+    ) -> Lane:
+        return Lane(text, cuts, self.budget.meter, body, measured)
+
+    def with_cuts(self, cuts: tuple[Cut, ...]) -> Outcome:
+        return replace(self.outcome, cuts=cuts)
+
+    def failed(self, problem: Problem) -> Plan:
+        return replace(self, outcome=replace(self.outcome, error=problem), is_error=True)
+
+    @property
+    def lacks_data(self) -> bool:
+        """Whether there is no data and null would be invalid, so that a dialect omits the member."""
+        return self.payload.is_empty and self.schema is not None and not self.schema.is_valid(b"null")
+
+    @property
+    def hidden(self) -> dict[str, str] | None:
+        """The `handle` of a payload that a failure doesn't show, if it is stored; None if there is no payload."""
+        if self.payload.is_empty:
+            return None
+        return {} if self.outcome.handle is None else {"handle": self.outcome.handle}
+
+    def too_large(self) -> Problem:
+        """Return the failure for a payload that can't be cut to the budget."""
+        message = f"The result has {self.payload.size} bytes and cannot be cut to the budget"
+        if self.schema is not None and self.payload.node is not None and not self.wrap:
+            small = self.payload.size <= _WORTH_CHECKING
+            broken = self.schema.first_error(bytes(self.payload.node.raw)) if small else None
+            message += " without breaking its output schema"
+            if broken:
+                message += f", which it breaks even uncut (at {broken[0] or 'its root'})"
+        hint = "Narrow the request or raise the budget."
+        if self.outcome.handle:
+            hint = "Read it in parts with the handle, narrow the request, or raise the budget."
+        return Problem(code="RESULT_TOO_LARGE", message=f"{message}.", hint=hint)
+
+
+class Finish(Protocol):
+    """Makes the lane for a room in bytes and a length of notice; None if the payload can't be cut that far."""
+
+    def __call__(self, room: int, length: int) -> Lane | None: ...
+
+
+def first_that_fits(finish: Callable[[int], Lane], limit: int) -> Lane:
+    """Return the lane with the longest notice that is within the limit, or the shortest if none is."""
+    for length in LENGTHS:
+        lane = finish(length)
+        if lane.fits(limit):
+            break
+    return lane
+
+
+def fullest(plan: Plan, size: int, finish: Finish, like: Lane | None = None) -> Lane | None:
+    """Return the fullest lane within the budget, with the longest notice that leaves room for the payload.
+
+    `like` is another lane of the same payload; its bytes per token are where the search starts.
+    """
+    limit = plan.limit
+    most = min(size, plan.budget.most_bytes)
+    rate = 1.0 if plan.budget.unit == "bytes" else _TYPICAL_RATE
+    if like is not None:
+        rate = len(like.json) / max(like.used, 1)
+    for length in LENGTHS:
+        # Try the whole payload, unless it is hopelessly large.
+        if size <= limit * 8:
+            lane = finish(size, length=length)
+            if lane is not None and lane.fits(limit):
+                return lane
+        guess = int(min(limit, size) * rate)
+        lane = largest_room(partial(finish, length=length), limit, guess, most)
+        if lane is not None:
+            return lane
+    return None
+
+
+def conforming(
+    plan: Plan, fitter: Fitter, search: Callable[[], Lane | None], accept: Callable[[Lane], Lane | None]
+) -> Lane | None:
+    """Return the first lane that `accept` takes; until then, undo cuts where validation fails."""
+    for _ in range(_REFUSALS):
+        lane = search()
+        if lane is None or plan.schema is None:
+            return lane
+        accepted = accept(lane)
+        if accepted is not None:
+            return accepted
+        error = plan.schema.first_error(lane.body)
+        pointer = error[0] if error else ""
+        if not fitter.protect(pointer.removeprefix("/result") if plan.wrap else pointer):
+            return None
+    return None
+
+
+def fit_data(
+    plan: Plan,
+    frame: Callable[[Fitted, int], Lane],
+    rankings: Mapping[str, Ranking] | None = None,
+    soft: frozenset[str] = frozenset(),
+) -> Lane | None:
+    """Return the data, fitted into a dialect's frame; the schema covers the data alone."""
+    node, schema = plan.payload.as_node(), plan.schema
+    place = FREE if schema is None else schema.root
+    fitter = Fitter(node, place, {**(rankings or {}), **plan.rankings}, plan.base, soft=soft)
+
+    def finish(room: int, length: int) -> Lane | None:
+        fitted = fitter.fit(room)
+        return None if fitted is None else frame(fitted, length)
+
+    def accept(lane: Lane) -> Lane | None:
+        # If nothing was cut, the tool itself broke the schema.
+        return lane if not lane.cuts or schema is None or schema.is_valid(lane.body) else None
+
+    return conforming(plan, fitter, lambda: fullest(plan, node.size, finish), accept)
+
+
+def largest_room(
+    attempt: Callable[[int], Lane | None], limit: int, guess: int, most: int, overhead: int = 0
+) -> Lane | None:
+    """Return the best lane that `attempt` makes within `limit`, for a room of at most `most` bytes.
+
+    `attempt` returns None if the payload can't be cut to the room; `overhead` is roughly what a lane uses in
+    addition to its payload.
+    """
+    best: Lane | None = None
+    over: Lane | None = None
+    low, used_low = 0, min(overhead, limit // 2)
+    high, used_high = most + 1, 0
+    room = min(max(guess, 1), most)
+    for _ in range(_TRIES):
+        lane = attempt(room)
+        if lane is None:
+            low = room
+        elif lane.used <= limit:
+            best = lane
+            low, used_low = room, lane.used
+            if room == most or limit - lane.used <= _acceptable(lane, limit):
+                break
+        else:
+            over = lane
+            high, used_high = room, lane.used
+        if high - low <= max(1, low // 200) or _are_neighbours(best, over):
+            break
+        room = _next_room(low, used_low, high, used_high, int(limit * _AIM))
+    return best
+
+
+def _next_room(low: int, used_low: int, high: int, used_high: int, aim: int) -> int:
+    if used_high:
+        slope = (used_high - used_low) / (high - low)
+        margin = (high - low) // 16
+    elif low:
+        # Nothing was too large yet: extrapolate, but at most to four times the room.
+        slope = max(used_low / low, aim / (4 * low))
+        margin = 0
+    else:
+        slope, margin = 1.0, 0
+    room = low + int((aim - used_low) / slope) if slope > 0 else (low + high) // 2
+    return min(max(room, low + margin, low + 1), high - margin, high - 1)
+
+
+def _acceptable(lane: Lane, limit: int) -> float:
+    kept = sum([cut.kept for cut in lane.cuts if cut.kind == "items"])
+    item = _ITEM * lane.used / kept if kept else 0
+    return max(_SLACK * limit, min(item, _SLACK_FOR_ITEM * limit))
+
+
+def _are_neighbours(best: Lane | None, over: Lane | None) -> bool:
+    """Whether no lane can lie between the two, because they differ by a single item or member."""
+    if best is None or over is None or len(best.cuts) != len(over.cuts):
+        return False
+    more = 0
+    for one, other in zip(best.cuts, over.cuts, strict=True):
+        if one.path != other.path or one.kind not in ("items", "properties"):
+            return False
+        more += other.kept - one.kept
+    return 0 <= more <= 1

@@ -1,0 +1,220 @@
+"""What an expression is, in terms of the rules: a hand-made result, text blocks, data as text, an error.
+
+Strategy: each question looks at one expression and answers with the parts that matter, or with None. Names are
+followed to the libraries they come from, so a class of your own that is called `TextContent` does not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from .names import MCP_ROOTS, Names
+
+_DUMPS: Final = frozenset(
+    {"json.dumps", "orjson.dumps", "ujson.dumps", "simplejson.dumps", "rapidjson.dumps"}
+    | {"msgspec.json.encode", "pydantic_core.to_json", "pprint.pformat"}
+)
+_TEXT_METHODS: Final = frozenset(
+    {"strip", "rstrip", "lstrip", "decode", "encode", "format", "join", "expandtabs"}
+)
+_ERROR_TEXT: Final = re.compile(
+    r"""[\W_]*(?:
+        (?:(?:an?|the)\s+)?
+        (?:(?:api|auth|authentication|client|connection|database|db|execution|fatal|http|internal|network|parse
+            |permission|query|request|runtime|server|sql|system|timeout|tool|unexpected|unknown|validation)\s+)?
+        error (?: \s*: | \s+(?:occurred|while|when|during|\w+ing)\b )
+      | (?:exception|failure)\s*:
+      | failed\s+to\b
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_ABOUT_ERRORS: Final = frozenset(
+    {"error", "message", "code", "status", "success", "ok", "detail", "details", "hint", "type", "error_type"}
+    | {"error_code", "status_code", "suggestion", "traceback", "isError", "is_error", "reason"}
+)
+_SAYS_WHY: Final = frozenset({"error", "message", "reason", "detail", "details"})
+
+
+@dataclass(frozen=True, slots=True)
+class HandMadeResult:
+    """A hand-made result. `content` is None where it cannot be seen."""
+
+    name: str
+    content: ast.expr | None
+    structured: ast.expr | None
+    is_error: bool
+    # A plain return value cannot carry `_meta`.
+    has_meta: bool
+
+
+class Expressions:
+    def __init__(self, names: Names) -> None:
+        self.dotted = names.dotted
+
+    def mcp_class(self, node: ast.AST) -> str | None:
+        """The name of the MCP class that an expression stands for."""
+        dotted = self.dotted(node) or ""
+        root, _, last = dotted.partition(".")
+        # fastmcp.client has classes of the same names: they are what a client gets.
+        return dotted.rpartition(".")[2] if root in MCP_ROOTS and last and ".client." not in dotted else None
+
+    def result(self, node: ast.expr) -> HandMadeResult | None:
+        if isinstance(node, ast.Call):
+            name = self.mcp_class(node.func)
+            if name not in ("CallToolResult", "ToolResult"):
+                return None
+            given = {keyword.arg: keyword.value for keyword in node.keywords}
+            if None in given:  # CallToolResult(**sealed.to_result())
+                return None
+            content = node.args[0] if node.args else given.get("content")
+        elif isinstance(node, ast.Dict):
+            name, given = "result", _members(node)
+            content = given.get("content")
+            if content is None or self.texts(content) is None:
+                return None
+        else:
+            return None
+        return HandMadeResult(
+            name,
+            content,
+            given.get("structured_content") or given.get("structuredContent"),
+            any(_is_constant(given.get(key), True) for key in ("isError", "is_error")),
+            "meta" in given or "_meta" in given,
+        )
+
+    def is_plain(self, node: ast.expr) -> bool:
+        """Whether a result's content is certainly empty, or text that is not in a block yet."""
+        is_empty = isinstance(node, ast.List | ast.Tuple) and not node.elts
+        return is_empty or self.is_text(node) or self.encoded(node) is not None
+
+    def texts(self, node: ast.expr) -> list[ast.expr] | None:
+        """The texts of a content list, or of one block, if it holds only text."""
+        if isinstance(node, ast.List | ast.Tuple) and node.elts:
+            found = [self.block(item) for item in node.elts]
+            return [text for text in found if text is not None] if None not in found else None
+        text = self.block(node.elt if isinstance(node, ast.ListComp) else node)
+        return [text] if text is not None else None
+
+    def block(self, node: ast.expr) -> ast.expr | None:
+        """The text of a text block."""
+        if isinstance(node, ast.Call) and self.mcp_class(node.func) == "TextContent":
+            return next((keyword.value for keyword in node.keywords if keyword.arg == "text"), None)
+        if isinstance(node, ast.Dict):
+            given = _members(node)
+            if _is_constant(given.get("type"), "text"):
+                return given.get("text")
+        return None
+
+    def encoded(self, node: ast.expr) -> ast.expr | None:
+        """The data that an expression writes as JSON, or as Python prints it."""
+        if not isinstance(node, ast.Call):
+            return None
+        if isinstance(node.func, ast.Attribute):
+            if node.func.attr == "decode":
+                return self.encoded(node.func.value)
+            if node.func.attr == "model_dump_json":
+                return node.func.value
+        dotted = self.dotted(node.func)
+        if not node.args:
+            return None
+        if dotted in _DUMPS:
+            return node.args[0]
+        if dotted in ("str", "repr") and len(node.args) == 1 and self.is_container(node.args[0]):
+            return node.args[0]
+        return None
+
+    def is_container(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Call):
+            return self.dotted(node.func) in ("dict", "list", "sorted", "dataclasses.asdict")
+        return isinstance(node, ast.Dict | ast.List | ast.ListComp | ast.DictComp | ast.SetComp)
+
+    def is_error(self, node: ast.expr, caught: Iterable[str]) -> bool:
+        """Whether an expression is an error disguised as a result."""
+        result = self.result(node)
+        if result is not None and result.is_error:
+            return True
+        inner: list[ast.expr] = []
+        if result is not None and result.content is not None:
+            inner = self.texts(result.content) or []
+        elif (texts := self.texts(node)) is not None:
+            inner = texts
+        elif isinstance(data := self.encoded(node), ast.Dict):
+            inner = [data]
+        if inner:
+            return len(inner) == 1 and self.is_error(inner[0], caught)
+        if isinstance(node, ast.Dict):
+            return self._is_error_dict(node)
+        if _ERROR_TEXT.match(_leading(node)):
+            return True
+        if not self.is_text(node) or not self._mentions(node, frozenset(caught) - {""}):
+            return False
+        # "Saved. Warning: …" is a success.
+        words = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+        return not any(isinstance(word, str) and "warning" in word.lower() for word in words)
+
+    def _is_error_dict(self, node: ast.Dict) -> bool:
+        given = _members(node)
+        if _is_constant(given.get("isError"), True):
+            return True
+        verdicts = [given[key] for key in ("success", "ok", "status") if key in given]
+        if any(_is_constant(verdict, False, "error", "failed", "failure") for verdict in verdicts):
+            return not _SAYS_WHY.isdisjoint(given)
+        error = given.get("error")
+        if error is None or verdicts or len(given) != len(node.keys) or not given.keys() <= _ABOUT_ERRORS:
+            return False
+        return not _is_constant(error, None, False, True, "")
+
+    def is_text(self, node: ast.expr) -> bool:
+        match node:
+            case ast.JoinedStr():
+                return True
+            case ast.Constant(value=value):
+                return isinstance(value, str)
+            case ast.BinOp(left=left, right=right, op=ast.Add() | ast.Mod()):
+                return self.is_text(left) or self.is_text(right)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _TEXT_METHODS:
+                return self.is_text(value)
+            case ast.Call(func=function):
+                return self.dotted(function) in ("str", "repr", "traceback.format_exc")
+        return False
+
+    def _mentions(self, node: ast.expr, names: frozenset[str]) -> bool:
+        return any(
+            (isinstance(part, ast.Name) and part.id in names)
+            or (isinstance(part, ast.Call) and self.dotted(part.func) == "traceback.format_exc")
+            for part in ast.walk(node)
+        )
+
+
+def _leading(node: ast.expr) -> str:
+    """The words that a text begins with, as far as the source shows them."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
+            return text
+        case ast.BinOp(left=left, op=ast.Add() | ast.Mod()):
+            return _leading(left)
+        case ast.Call(func=ast.Attribute(value=value, attr="format")):
+            return _leading(value)
+    return ""
+
+
+def _members(node: ast.Dict) -> dict[str | None, ast.expr]:
+    """The members whose keys are in the source."""
+    return {
+        key.value: value
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
+
+
+def _is_constant(node: ast.expr | None, *values: object) -> bool:
+    # In Python True equals 1, which is not what is meant.
+    return isinstance(node, ast.Constant) and any(
+        node.value == value and type(node.value) is type(value) for value in values
+    )

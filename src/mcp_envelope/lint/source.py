@@ -1,0 +1,170 @@
+"""A source file as bytes, text, tree and tokens, with positions, and the comments that silence findings.
+
+Strategy: Python's tree counts columns in UTF-8 bytes, people count characters, and an edit must leave every other
+byte as it is. So the text is kept as UTF-8 with its own line ends, edits are ranges of that, and the way back to
+the file's encoding is checked before anything is written. Comments are read as flake8 reads them, so one that works
+there works here: `# noqa`, `# noqa: ENV003`, and our own `# mcp-envelope: off` for a whole file.
+"""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import io
+import re
+import tokenize
+import warnings
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Final, NamedTuple
+
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+_NOQA: Final = re.compile(r"#\s*noqa(?::\s*(?P<codes>[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*))?", re.IGNORECASE)
+_OFF: Final = re.compile(r"#\s*mcp-envelope:\s*off\s*$", re.IGNORECASE)
+
+
+class NotPython(Exception):
+    """A file cannot be read as Python. Lines count from 1, columns from 0."""
+
+    def __init__(self, message: str, line: int = 1, column: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+class Unreadable(NotPython):
+    """A file cannot be read at all."""
+
+
+class Replacement(NamedTuple):
+    """New bytes for a range of the UTF-8 text."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+class SourceFile:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.encoding, self._mark, text = _decode(data)
+        self.utf8 = text.encode("utf-8", "surrogatepass")
+        self.tree = _parse(text)
+        self._starts = [0, *(found.end() for found in _LINE_END.finditer(self.utf8))]
+
+    @property
+    def can_be_written(self) -> bool:
+        """Whether the text encodes to the same bytes: some old encodings spell a text in several ways."""
+        return self._encode(self.utf8) == self.data
+
+    @cached_property
+    def tokens(self) -> list[tokenize.TokenInfo]:
+        """The tokens, as far as the file can be tokenized. Columns are in characters."""
+        found: list[tokenize.TokenInfo] = []
+        text = _LINE_END.sub(b"\n", self.utf8).decode("utf-8", "surrogatepass")
+        try:
+            found.extend(tokenize.generate_tokens(io.StringIO(text).readline))
+        except (tokenize.TokenError, SyntaxError):  # the parser is more lenient than the tokenizer
+            return found
+        return found
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a position in the tree, whose column is in bytes."""
+        return self._starts[line - 1] + column
+
+    def span(self, node: ast.expr) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
+
+    def token_offset(self, position: tuple[int, int]) -> int:
+        """The offset of a position of a token, whose column is in characters."""
+        line, column = position
+        return self._starts[line - 1] + len(self._line(line)[:column].encode("utf-8", "surrogatepass"))
+
+    def column(self, line: int, column: int) -> int:
+        """A column of the tree, in characters."""
+        start = self._starts[line - 1]
+        return len(self.utf8[start : start + column].decode("utf-8", "replace"))
+
+    def edited(self, edits: list[Replacement]) -> bytes:
+        """The file's bytes after the edits."""
+        out = self.utf8
+        for edit in sorted(edits, reverse=True):
+            out = out[: edit.start] + edit.text + out[edit.end :]
+        return self._encode(out)
+
+    def _line(self, line: int) -> str:
+        end = self._starts[line] if line < len(self._starts) else len(self.utf8)
+        return self.utf8[self._starts[line - 1] : end].decode("utf-8", "surrogatepass")
+
+    def _encode(self, utf8: bytes) -> bytes:
+        try:
+            return self._mark + utf8.decode("utf-8", "surrogatepass").encode(self.encoding)
+        except (UnicodeError, LookupError):
+            return b""
+
+
+def _decode(data: bytes) -> tuple[str, bytes, str]:
+    """The encoding, the byte order mark if there is one, and the text after it."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        raise NotPython(str(error.msg or "the declared encoding is not known")) from None
+    except (LookupError, UnicodeError) as error:  # a codec that is not for text, since Python 3.14
+        raise NotPython(str(error)) from None
+    mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
+    name = "utf-8" if encoding == "utf-8-sig" else encoding
+    try:
+        return name, mark, data[len(mark) :].decode(name)
+    except UnicodeDecodeError as error:
+        before = data[: len(mark) + error.start]
+        line = len(_LINE_END.findall(before)) + 1
+        raise NotPython(f"not {name}, which the file claims to be", line) from None
+    except (LookupError, ValueError, TypeError) as error:  # a codec that is not for text
+        raise NotPython(f"cannot be decoded as {name}: {error}") from None
+
+
+def _parse(text: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape is not our concern
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise NotPython(
+            error.msg or "invalid syntax", error.lineno or 1, max((error.offset or 1) - 1, 0)
+        ) from None
+    except (RecursionError, MemoryError):
+        raise NotPython("nested too deeply") from None
+    except ValueError as error:  # null bytes, in some versions
+        raise NotPython(str(error)) from None
+
+
+class Suppressions:
+    """Which findings the comments of a file silence.
+
+    A `noqa` covers its line, or all lines of a string or a continued line that it ends.
+    """
+
+    def __init__(self, tokens: Iterable[tokenize.TokenInfo]) -> None:
+        self.is_off = False
+        # The codes silenced on a line; the empty string is a prefix of all of them.
+        self._lines: dict[int, tuple[str, ...]] = {}
+        lines: set[int] = set()
+        codes: tuple[str, ...] = ()
+        for token in tokens:
+            if token.type in (tokenize.ENDMARKER, tokenize.DEDENT, tokenize.INDENT):
+                continue
+            lines.update(range(token.start[0], token.end[0] + 1))
+            if token.type == tokenize.COMMENT:
+                self.is_off = self.is_off or _OFF.match(token.string) is not None
+                if found := _NOQA.search(token.string):
+                    codes += tuple(re.split(r"[,\s]+", (found["codes"] or "").upper()))
+            if token.type in (tokenize.NL, tokenize.NEWLINE):
+                if codes:
+                    self._lines.update(dict.fromkeys(lines, codes))
+                lines, codes = set(), ()
+
+    def hides(self, rule: str, line: int) -> bool:
+        return self.is_off or rule.startswith(self._lines.get(line, ()))

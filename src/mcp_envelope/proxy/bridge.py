@@ -1,0 +1,260 @@
+"""stdio in front of HTTP: a client that starts programs reaches a server that has a URL.
+
+Strategy: every line from the client is one message to the server, and everything that comes back is written as
+lines. Requests run concurrently; notifications wait for each other, which keeps their order. In the stateless
+era a request is cancelled by closing its connection, in the older one by a notification. When the client closes
+its end, its requests get a moment to be answered; then, or on a signal, whatever still runs is cancelled and the
+session is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from contextlib import aclosing, suppress
+from typing import Final
+
+import anyio
+from anyio import to_thread
+from anyio.streams.memory import MemoryObjectSendStream
+from msgspec import UnsetType
+
+from ..gateway import Gateway
+from ..jsontext.document import compact
+from . import frames
+from .frames import Frame, Id, Outgoing
+from .interceptor import Interceptor
+from .stdio import Writer, lines_and_ends
+from .streamable_http import Refused, StreamableHttp, request_key, stateless_headers
+from .upstream import BROKEN, Upstream, explained, no_answer
+
+_log = logging.getLogger("mcp_envelope")
+
+_SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
+# Seconds for the server to accept a notification, since what follows waits for it, or to list its tools.
+_TIMEOUT: Final = 30.0
+# Seconds for answers once the client has closed its end.
+_GRACE: Final = 5.0
+_POLL: Final = 0.01
+# Any other refusal means that the server is not available to us.
+_CODES: Final = {
+    401: "FORBIDDEN",
+    403: "FORBIDDEN",
+    408: "UPSTREAM_TIMEOUT",
+    413: "TOO_LARGE",
+    429: "RATE_LIMITED",
+}
+
+
+class Bridge:
+    def __init__(
+        self,
+        gateway: Gateway,
+        url: str,
+        headers: dict[str, str] | None = None,
+        *,
+        transport: str | None = None,
+        observe: bool = False,
+    ) -> None:
+        self._gateway = gateway
+        self._upstream = Upstream(url, headers, cookies=True)
+        self._transport = transport
+        self._interceptor = Interceptor(gateway, observe=observe, adopts=True, mirrors=True)
+        self._writer = Writer(sys.stdout.fileno())
+        # Requests under way, and whether they are of the stateless era.
+        self._running: dict[Id, tuple[anyio.CancelScope, bool]] = {}
+        # Messages from the server on their way to the client.
+        self._delivering = 0
+        # Whether the conversation is of that era.
+        self._is_stateless = False
+        # The request for a tool list that is under way.
+        self._listing: anyio.CancelScope | None = None
+        self._signal = 0
+
+    def run(self) -> int:
+        """Return 0, or the exit code that a shell gives for the signal that ended it."""
+        anyio.run(self._main)
+        self._gateway.close()
+        if self._signal:
+            # A thread may still be blocked on a client that neither reads nor writes: do not wait for it.
+            sys.stderr.flush()
+            os._exit(128 + self._signal)
+        return 0
+
+    async def _main(self) -> None:
+        async with aclosing(self._upstream):
+            async with anyio.create_task_group() as group:
+                self._group = group
+                self._http = StreamableHttp(
+                    self._upstream,
+                    group,
+                    self._deliver,
+                    self._interceptor.awaits,
+                    self._legacy_ended,
+                    self._transport,
+                )
+                group.start_soon(self._watch_signals)
+                await self._serve()
+                with anyio.move_on_after(_GRACE):
+                    while self._delivering or self._interceptor.expects_answers:
+                        await anyio.sleep(_POLL)
+                group.cancel_scope.cancel()
+            await self._http.aclose()
+
+    async def _watch_signals(self) -> None:
+        wanted = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+        with anyio.open_signal_receiver(*wanted) as received:
+            async for number in received:
+                self._signal = int(number)
+                self._group.cancel_scope.cancel()
+
+    # -- from the client ------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        sending, receiving = anyio.create_memory_object_stream[bytes](0)
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=_read_lines, args=(loop, sending), daemon=True).start()
+        async with receiving:
+            async for line in receiving:
+                if line.strip():
+                    await self._from_client(line)
+                while self._interceptor.list_requests.is_crowded:
+                    await anyio.sleep(_POLL)
+
+    async def _from_client(self, line: bytes) -> None:
+        frame = frames.read(line)
+        if frame is not None and frame.method == "notifications/cancelled" and self._cancel(frame):
+            self._interceptor.from_client(line)
+            if self._listing is not None and not self._interceptor.list_requests.are_wanted:
+                self._listing.cancel()
+            return
+        batch = frames.read_batch(line)
+        onward: list[bytes] = []
+        for part in [line] if batch is None else batch:
+            moves = await self._upstream.intercept(self._interceptor.from_client, part)
+            await self._write(moves.to_client)
+            for data in moves.to_server:
+                if self._interceptor.list_requests.owns(data):
+                    await self._dispatch(data)
+                else:
+                    onward.append(data)
+        if batch is None or len(onward) < 2:
+            for data in onward:
+                await self._dispatch(data)
+        else:
+            await self._dispatch(line if onward == batch else frames.batch(onward))
+
+    def _cancel(self, frame: Frame) -> bool:
+        """Whether a cancellation is not sent on: in the stateless era, closing the connection is all it takes."""
+        wanted = frame.param("requestId")
+        found = None if wanted is None else self._running.get(frames.id_key(bytes(wanted)))
+        if found is None:
+            return self._is_stateless
+        scope, is_stateless = found
+        if is_stateless:
+            scope.cancel()
+        return is_stateless
+
+    async def _dispatch(self, data: bytes) -> None:
+        frame = frames.read(data)
+        if self._interceptor.list_requests.owns(data):
+            self._group.start_soon(self._own_request, data, frame)
+        elif frame is None or request_key(frame) is not None:
+            self._group.start_soon(self._request, data, frame)
+        else:
+            with anyio.move_on_after(_TIMEOUT):
+                await self._request(data, frame)
+
+    async def _own_request(self, data: bytes, frame: Frame | None) -> None:
+        """A request of the proxy's own, which something waits for, though not forever."""
+        with anyio.move_on_after(_TIMEOUT) as self._listing:
+            await self._request(data, frame)
+            if self._http.is_legacy:
+                # The answer comes on another stream, if at all.
+                await anyio.sleep(_TIMEOUT)
+        await self._deliver(no_answer(data))
+
+    async def _request(self, data: bytes, frame: Frame | None) -> None:
+        key, headers = request_key(frame), stateless_headers(frame, self._interceptor.tools.headers)
+        if headers is not None:
+            self._is_stateless = True
+        elif frame is not None and frame.method == "initialize":
+            self._is_stateless = False
+        with anyio.CancelScope() as scope:
+            running = scope, headers is not None
+            if key is not None:
+                self._running[key] = running
+            try:
+                await self._http.send(data, frame, headers)
+            except Refused as error:
+                await self._refused(data, frame, error)
+            except BROKEN as error:
+                _log.warning("mcp-envelope: the server did not answer: %s", error)
+                await self._failed(data, *explained(error))
+            finally:
+                if key is not None and self._running.get(key) is running:
+                    del self._running[key]
+
+    # -- to the client --------------------------------------------------------------------------------------
+
+    async def _deliver(self, data: bytes) -> None:
+        self._delivering += 1
+        try:
+            moves = await self._upstream.intercept(self._from_server, data)
+            await self._write(moves.to_client)
+        finally:
+            self._delivering -= 1
+        for onward in moves.to_server:
+            await self._dispatch(onward)
+
+    def _from_server(self, data: bytes) -> Outgoing:
+        """What comes of a text from the server, which on stdio has to be a message on one line."""
+        if frames.read(data) is None and frames.read_batch(data) is None:
+            _log.warning("mcp-envelope: the server sent something that is not a message")
+            return Outgoing([], [])
+        to_client, to_server = self._interceptor.from_server(data)
+        lines = [compact(out) if b"\n" in out or b"\r" in out else out for out in to_client]
+        return Outgoing(lines, to_server)
+
+    async def _refused(self, data: bytes, frame: Frame | None, error: Refused) -> None:
+        if error.has_error and frame is not None:
+            if not isinstance(frame.id, UnsetType) and request_key(frame) is not None:
+                # The server may have refused before it knew which request it was.
+                await self._deliver(frames.replaced(error.body, {"id": bytes(frame.id)}))
+            return
+        message = f"The server refused the request: {error}."
+        if error.location:
+            message = f"The server is somewhere else: {error.location.partition('?')[0]}. Use that address."
+        elif error.status == 401:
+            message += " It wants credentials: --bearer-env or --header-env."
+        await self._failed(data, message, _CODES.get(error.status, "UPSTREAM_UNAVAILABLE"))
+
+    async def _failed(self, data: bytes, message: str, code: str) -> None:
+        if self._interceptor.list_requests.owns(data):
+            return
+        for part in frames.read_batch(data) or [data]:
+            failure = self._interceptor.failed(part, message, code)
+            if failure is not None:
+                await self._write([failure])
+
+    async def _legacy_ended(self) -> None:
+        await self._write(self._interceptor.lost("The server ended the connection before it answered."))
+
+    async def _write(self, out: list[bytes]) -> None:
+        if out:
+            await to_thread.run_sync(self._writer.write, out, abandon_on_cancel=True)
+            if self._writer.is_broken:
+                self._group.cancel_scope.cancel()
+
+
+def _read_lines(loop: asyncio.AbstractEventLoop, sending: MemoryObjectSendStream[bytes]) -> None:
+    """Runs in a thread of its own, which nobody waits for, since reading cannot be interrupted."""
+    with suppress(OSError, RuntimeError, anyio.BrokenResourceError):
+        for line, _ in lines_and_ends(sys.stdin.fileno()):
+            asyncio.run_coroutine_threadsafe(sending.send(line), loop).result()
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(sending.close)

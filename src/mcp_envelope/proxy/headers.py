@@ -1,0 +1,97 @@
+"""The rules for HTTP headers: which ones the proxy forwards, changes and adds, and the URLs in them.
+
+Strategy: headers are pairs in their order, with names in lower case. What concerns one hop stays behind, a content
+coding is offered only if the proxy can decode it, and a redirect within the server leads through the proxy.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+from .connections import Headers
+
+JSON: Final = "application/json"
+EVENT_STREAM: Final = "text/event-stream"
+SESSION_HEADER: Final = "mcp-session-id"
+MESSAGE_HEADERS: Final = [("content-type", JSON), ("accept", f"{JSON}, {EVENT_STREAM}")]
+# Headers that concern one hop, or that are set anew for the next.
+_HOP_BY_HOP: Final = frozenset(
+    (
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te"),
+        *("trailer", "trailers", "transfer-encoding", "upgrade", "host", "content-length", "expect"),
+    )
+)
+_CODINGS: Final = ("gzip", "deflate", "identity")
+
+
+def end_to_end(headers: Headers) -> Headers:
+    """The headers that are meant for the other end. Their names are lower case."""
+    kept = [pair for pair in headers if pair[0] not in _HOP_BY_HOP]
+    if len(kept) == len(headers):
+        return kept
+    connection = ",".join(value for name, value in headers if name == "connection")
+    named = {part.strip().lower() for part in connection.split(",")}
+    return [pair for pair in kept if pair[0] not in named]
+
+
+def decodable(headers: Headers) -> Headers:
+    """The same headers, asking only for content codings that the proxy can decode."""
+    return [
+        (name, _decodable_codings(value)) if name == "accept-encoding" else (name, value)
+        for name, value in headers
+    ]
+
+
+@lru_cache(64)
+def _decodable_codings(accepted: str) -> str:
+    parts = [part.strip() for part in accepted.split(",")]
+    kept = [part for part in parts if part.partition(";")[0].strip().lower() in _CODINGS]
+    return ", ".join(kept) or "identity"
+
+
+def without_encoding(headers: Headers) -> Headers:
+    """The body is not compressed any more."""
+    return [pair for pair in headers if pair[0] != "content-encoding"]
+
+
+def redirected(headers: Headers, url: str) -> Headers:
+    """Redirects within the server lead through us; those to elsewhere, such as a login, stay as they are."""
+
+    def shown(location: str) -> str:
+        there = resolve(url, location)
+        is_within = there is not None and origin(there) == origin(url)
+        return relative(location) if is_within else location
+
+    return [(name, shown(value) if name == "location" else value) for name, value in headers]
+
+
+# -- URLs ---------------------------------------------------------------------------------------------------
+
+
+def relative(url: str) -> str:
+    """The same path and query, without a host."""
+    split = urlsplit(url)
+    path = split.path or ("/" if split.netloc else "")
+    return urlunsplit(("", "", rooted(path), split.query, ""))
+
+
+def rooted(target: str) -> str:
+    """A path that names no host: what follows two slashes, or what some take for them, would be one."""
+    return f"/.{target}" if target[:2] in ("//", "/\\", "\\/", "\\\\") else target
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    split = urlsplit(url)
+    return split.scheme, split.hostname or "", split.port or {"https": 443}.get(split.scheme, 80)
+
+
+def resolve(url: str, to: str) -> str | None:
+    """Resolve a reference against a URL; None if that is not a URL."""
+    try:
+        there = urljoin(url, to)
+        origin(there)
+    except ValueError:
+        return None
+    return there

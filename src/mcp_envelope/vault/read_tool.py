@@ -1,0 +1,395 @@
+"""`envelope_read`, the one tool that we add. It reads stored payloads and never runs a tool again.
+
+Strategy: check the arguments, find the value at the path, and load a little more of it than the budget holds as
+a page, which is sealed like any result. A query gives a new value, to which path and offset then apply; a
+search gives a list of matches, which the offset counts. So every result can be continued in the same way, and
+the same call gives the same result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ..budget import Budget
+from ..dialects.notice import READ_TOOL, quoted
+from ..envelope import Sealed, seal
+from ..fit.pages import Page, Part, Shape
+from ..jsontext.document import encode
+from ..outcome import Failure, OwnFailure, sendable
+from .document import BadPath, ExactText, StoredValue
+from .limits import BadQuery, TooCostly
+from .store import Damaged, StoreError
+from .vault import Stored, Vault, store_failure
+
+if TYPE_CHECKING:
+    from ..config import Policy
+
+_MOST_CONTEXT: Final = 20
+_LONGEST_MESSAGE: Final = 500
+# Characters that a message must not contain: controls, and marks that change the direction of text.
+_INVISIBLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BLOCKS: Final = "/content"
+
+TOOL: Final[dict[str, Any]] = {
+    "name": READ_TOOL,
+    "title": "Read a stored result",
+    "description": (
+        "Reads more of a tool result that was cut to fit. Pass the handle, path and offset from the notice to get "
+        "the next page; pages joined end to end are the original. `query` selects with JMESPath (path and offset "
+        "then apply to the selection); `grep` finds lines by regular expression and returns the path and offset of "
+        "each. No tool is run again. Results are kept for a limited time, usually 24 hours."
+    ),
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "handle": {"type": "string", "description": "The handle from the notice of the cut result."},
+            "path": {
+                "type": "string",
+                "description": "JSON pointer, such as /items/3/body. Default: the whole result.",
+            },
+            "offset": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "First item, member, character or match to show, counted from 0.",
+            },
+            "query": {"type": "string", "description": "JMESPath, such as items[?size > `10`].name"},
+            "grep": {
+                "type": "string",
+                "description": "RE2 pattern, matched line by line in text and strings.",
+            },
+            "context": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": _MOST_CONTEXT,
+                "description": "With grep: lines to show before and after each match.",
+            },
+            "exact": {
+                "type": "boolean",
+                "description": "Return the exact characters, even of JSON, as text.",
+            },
+        },
+        "required": ["handle"],
+    },
+    "annotations": {
+        "readOnlyHint": True,
+        "destructiveHint": False,
+        "idempotentHint": True,
+        "openWorldHint": False,
+    },
+}
+
+
+def read(
+    vault: Vault | None,
+    arguments: Mapping[str, Any],
+    *,
+    owner: str | None = None,
+    policy: Policy | None = None,
+    budget: Budget | None = None,
+) -> Sealed:
+    """Return the result of a call of `envelope_read`; failures are results with a code."""
+    budget = budget or (policy.with_budget(arguments.get("tokenBudget")).budget if policy else None)
+    budget = budget or Budget.of()
+    handle = str(arguments.get("handle")).strip()
+    try:
+        page = _page(vault, arguments, owner, budget)
+        return seal(page, budget=budget, handle=handle, dialect="native")
+    except Failure as error:
+        failure = _own(error)
+    except Damaged as error:
+        failure = (_reason_gone(vault, handle, owner) if vault else None) or store_failure(error)
+    except StoreError as error:
+        failure = store_failure(error)
+    return seal(failure, budget=budget, dialect="native")
+
+
+def _own(failure: Failure) -> Failure:
+    """Return a failure that is not scrubbed: its text is ours or the caller's, and JSON pointers aren't paths."""
+    problem = failure.problem
+    message, hint = [
+        _INVISIBLE.sub("", sendable(text) or "")[:_LONGEST_MESSAGE]
+        for text in (problem.message, problem.hint)
+    ]
+    return OwnFailure(problem.code, message, hint, **(problem.details or {}))
+
+
+def _reason_gone(vault: Vault, handle: str, owner: str | None) -> Failure | None:
+    """Return why a result is gone that was evicted, or expired, while it was being read."""
+    try:
+        vault.open(handle, owner)
+    except Failure as failure:
+        return failure
+    except (StoreError, Damaged):
+        pass
+    return None
+
+
+def _page(vault: Vault | None, arguments: Mapping[str, Any], owner: str | None, budget: Budget) -> Page:
+    handle = (_text(arguments, "handle") or "").strip()
+    path = _text(arguments, "path") or ""
+    offset = _number(arguments, "offset")
+    query, grep = _text(arguments, "query"), _text(arguments, "grep")
+    exact = _flag(arguments, "exact")
+    if not handle:
+        hint = "Give the handle from the notice of the cut result."
+        raise Failure("BAD_ARGS", "`handle` is missing.", hint)
+    if query and grep:
+        raise Failure("BAD_ARGS", "`query` and `grep` exclude each other.", "Use one of them at a time.")
+    if exact and (query or grep):
+        hint = "Leave out `exact`, or `query` and `grep`."
+        raise Failure("BAD_ARGS", "`exact` works with a path alone.", hint)
+    if vault is None:
+        hint = "Call the tool again with a narrower request, or a larger budget."
+        raise Failure("HANDLE_UNKNOWN", "Nothing is stored here: there is no vault.", hint)
+    stored = vault.open(handle, owner)
+    room = budget.most_bytes
+    if exact:
+        return _page_of_text(exact_text(stored, path), offset, room, ", exact=true")
+    root = stored.root()
+    if grep:
+        return _page_of_matches(root, grep, path, offset, _number(arguments, "context"), room)
+    if query:
+        return page_of(find(_selected(root, query), path), offset, room, f", query={quoted(query)}")
+    if stored.entry.kind == "blocks":
+        return _page_of_blocks(root, path, offset, budget, room)
+    return page_of(find(root, path), offset, room)
+
+
+# -- pages --------------------------------------------------------------------------------------------------
+
+
+def page_of(value: StoredValue, offset: int, room: int, reading: str = "") -> Page:
+    """Return the page that starts at an offset: slightly more than `room` bytes, or all there is."""
+    if value.kind in ("string", "text"):
+        return _page_of_text(value, offset, room, reading)
+    _check_offset(value, offset)
+    if value.kind not in ("array", "object"):
+        return Page(value.path, "whole", 0, 1, text=value.raw(), reading=reading)
+    parts: list[Part] = []
+    covered = 0
+    whole = True
+    for found in value.children(offset):
+        if covered > room:
+            whole = False
+            break
+        child = found.loaded(room)
+        large = None if child.large is None else child.large.node(room)
+        raw_key = b"" if child.member is None else child.member.raw_key
+        parts.append(Part(child.step, child.raw, raw_key, large))
+        covered += parts[-1].size + 1
+    shape: Shape = "array" if value.kind == "array" else "object"
+    return Page(value.path, shape, offset, value.total, parts=parts, whole=whole, most=room, reading=reading)
+
+
+def _page_of_text(value: StoredValue | ExactText, offset: int, room: int, reading: str) -> Page:
+    _check_offset(value, offset)
+    text = value.text(offset, room)
+    whole = offset + len(text) >= value.total
+    data = text.encode()
+    return Page(value.path, "text", offset, value.total, text=data, whole=whole, most=room, reading=reading)
+
+
+def _page_of_blocks(root: StoredValue, path: str, offset: int, budget: Budget, room: int) -> Page:
+    """Return content blocks as such: an image is an image, if the budget has room for it."""
+    path = block_path(path)
+    above, _, step = path.rpartition("/")
+    value = _find_in_either(root, path or _BLOCKS)
+    if value.path == _BLOCKS:
+        page = page_of(value, offset, room)
+        page.shape = "blocks"
+        return page
+    if above == _BLOCKS and value.size <= room and budget.meter.count(b"[%b]" % value.raw()) <= budget.limit:
+        part = Part(step, value.raw())
+        return Page(_BLOCKS, "blocks", int(step), int(step) + 1, parts=[part])
+    return page_of(value, offset, room)
+
+
+def exact_text(stored: Stored, path: str) -> StoredValue | ExactText:
+    """Return the value at a path as text: a string's own characters, or the stored bytes of any other value."""
+    if not path:
+        return stored.as_text()
+    root = stored.root(opened=False)
+    if stored.entry.kind == "blocks":
+        return _find_in_either(root, block_path(path), opened=False).as_text()
+    return find(root, path, opened=False).as_text()
+
+
+def block_path(path: str) -> str:
+    """Return the full path of a block: dialects other than native omit the name of the list."""
+    return _BLOCKS + path if path[1:].split("/")[0].isdigit() else path
+
+
+def _find_in_either(root: StoredValue, path: str, *, opened: bool = True) -> StoredValue:
+    """Return the value at a path into the result, or else into its structure, since callers confuse the two."""
+    try:
+        return root.find(path, opened=opened)
+    except BadPath:
+        structure = root.child("structuredContent")
+        if structure is not None:
+            with suppress(BadPath):
+                return structure.opened().find(path, opened=opened)
+    return find(root, path)
+
+
+def find(root: StoredValue, path: str, *, opened: bool = True) -> StoredValue:
+    """Return the value at a path, or raise a `Failure` that says what is there instead."""
+    try:
+        return root.find(path, opened=opened)
+    except BadPath as error:
+        hint = f"{error.there[:1].upper()}{error.there[1:]}."
+        raise Failure("BAD_PATH", f"There is nothing at {path[:200]!r}.", hint, found=error.found) from None
+
+
+def _check_offset(value: StoredValue | ExactText, offset: int) -> None:
+    total = value.total if value.kind in ("array", "object", "string", "text") else 1
+    if offset > total or (offset == total and total > 0):
+        kind = {"array": "items", "object": "members"}.get(value.kind, "characters")
+        raise Failure(
+            "BAD_OFFSET",
+            f"The offset {offset} is past the end: there are {total} {kind} at {value.path or 'the top'}.",
+            "Offsets count from 0. There is nothing more to read past the end.",
+        )
+
+
+# -- queries and searches -----------------------------------------------------------------------------------
+
+
+def _selected(root: StoredValue, expression: str) -> StoredValue:
+    from . import query
+
+    if root.kind == "text":
+        raise Failure("BAD_QUERY", query.NOT_JSON, "Search it with grep, or read pages.")
+    with _explaining("Narrow it, or read pages instead."):
+        return StoredValue.small("", query.run(root, expression)).opened()
+
+
+def _page_of_matches(
+    root: StoredValue, pattern: str, path: str, offset: int, context: int, room: int
+) -> Page:
+    from . import grep
+
+    value = find(root, path)
+    with _explaining("Narrow it with a path."):
+        found = grep.run(value, pattern, context=context, skip=offset, most_bytes=room)
+    parts = [Part(str(index), encode(match)) for index, match in enumerate(found.matches, offset)]
+    reading = f", grep={quoted(pattern)}" + (f", context={context}" if context else "")
+    total = offset + len(parts) + 1 if found.total is None else found.total
+    whole = not found.more
+    return Page(
+        path, "array", offset, total, parts=parts, whole=whole, most=room, reading=reading, places=True
+    )
+
+
+@contextmanager
+def _explaining(cheaper: str) -> Iterator[None]:
+    try:
+        yield
+    except BadQuery as error:
+        hint = "Fix it at the position given."
+        raise Failure("BAD_QUERY", str(error), hint, position=error.position) from None
+    except TooCostly as error:
+        raise Failure("QUERY_TOO_COSTLY", str(error), cheaper) from None
+
+
+# -- arguments ----------------------------------------------------------------------------------------------
+
+
+def _text(arguments: Mapping[str, Any], name: str) -> str | None:
+    value = arguments.get(name)
+    if value is not None and not isinstance(value, str):
+        raise Failure(
+            "BAD_ARGS", f"`{name}` is a string, not {_shown(value)}.", f"Give `{name}` as a string."
+        )
+    return value
+
+
+def _number(arguments: Mapping[str, Any], name: str) -> int:
+    value = arguments.get(name)
+    if value is None:
+        return 0
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    elif isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 16:
+        # Models often put numbers into quotes.
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        code = "BAD_OFFSET" if name == "offset" else "BAD_ARGS"
+        raise Failure(code, f"`{name}` is an integer from 0 up, not {_shown(value)}.", "Count from 0.")
+    return min(value, _MOST_CONTEXT) if name == "context" else value
+
+
+def _flag(arguments: Mapping[str, Any], name: str) -> bool:
+    value = arguments.get(name)
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    if value is not None and not isinstance(value, bool):
+        hint = f"Give `{name}` as a boolean."
+        raise Failure("BAD_ARGS", f"`{name}` is true or false, not {_shown(value)}.", hint)
+    return bool(value)
+
+
+def _shown(value: object) -> str:
+    try:
+        return encode(value)[:60].decode("utf-8", "ignore")
+    except (ValueError, OverflowError, TypeError):
+        return "that"
+
+
+# -- stored results as resources: envelope://HANDLE, or envelope://HANDLE/content/2 for a part of one ---------
+
+SCHEME: Final = "envelope://"
+_LARGEST_RESOURCE: Final = 8 << 20
+
+
+class _ContentBlock(msgspec.Struct, rename={"mime_type": "mimeType"}):
+    type: str = ""
+    data: str | None = None
+    text: str | None = None
+    mime_type: str | None = None
+    resource: Any = None
+
+
+def resource(vault: Vault | None, uri: str, owner: str | None = None) -> bytes:
+    """The result of `resources/read`, as JSON; `Failure` says why there is none."""
+    handle, slash, path = uri.removeprefix(SCHEME).partition("/")
+    if vault is None:
+        raise Failure("HANDLE_UNKNOWN", "Nothing is stored here: there is no vault.", "Call the tool again.")
+    try:
+        stored = vault.open(handle, owner)
+        value = stored.root().find(slash + path)
+        if value.size > _LARGEST_RESOURCE:
+            raise Failure(
+                "TOO_LARGE",
+                f"The resource has {value.size} bytes, and at most {_LARGEST_RESOURCE} are sent at once.",
+                "Read it in pages with envelope_read.",
+            )
+        contents = {"uri": uri, **_contents(value)}
+    except (StoreError, Damaged) as error:
+        raise store_failure(error) from None
+    except BadPath as error:
+        raise Failure("BAD_PATH", f"There is nothing at {path[:200]!r}.", f"{error.there}.") from None
+    return encode({"contents": [contents], "ttlMs": 0, "cacheScope": "private"})
+
+
+def _contents(value: StoredValue) -> dict[str, Any]:
+    raw = value.raw()
+    if value.kind == "object":
+        try:
+            block = msgspec.json.decode(raw, type=_ContentBlock)
+        except (msgspec.MsgspecError, RecursionError):
+            block = _ContentBlock()
+        if block.type in ("image", "audio") and block.data is not None:
+            return {"mimeType": block.mime_type or "application/octet-stream", "blob": block.data}
+        if block.type == "resource" and isinstance(block.resource, dict):
+            return {key: item for key, item in block.resource.items() if key in ("mimeType", "text", "blob")}
+        if block.type == "text" and block.text is not None:
+            return {"mimeType": "text/plain", "text": block.text}
+    if value.kind == "string":
+        return {"mimeType": "text/plain", "text": msgspec.json.decode(raw, type=str)}
+    kind = "text/plain" if value.kind == "text" else "application/json"
+    return {"mimeType": kind, "text": raw.decode()}

@@ -1,0 +1,202 @@
+"""What is wrong with a file: said with its place and the nearest name, and costing only itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_envelope.config.files import Broken, read_response_config, read_toml
+from mcp_envelope.config.layers import FileLayers
+
+from ..conftest import examples
+
+WRONG = {
+    "unknown": (
+        "tokens = 500\ntokns = 5",
+        "f, line 2, column 1: there is no setting 'tokns', did you mean tokens?",
+    ),
+    "unknown table": ("[tool.a]\n", "f, line 1, column 2: there is no setting 'tool', did you mean tools?"),
+    "in a tool": (
+        "[tools.a]\n  tokn = 1",
+        "f, line 2, column 3: there is no setting 'tokn', did you mean tokens?",
+    ),
+    "in a profile": (
+        "[profiles.p]\nmetre = 1",
+        "f, line 2, column 1: there is no setting 'metre', did you mean meter?",
+    ),
+    "inline": ("tools = { a = { tokn = 1 } }", "f, line 1, column 17: there is no setting 'tokn'"),
+    "dotted": ("tools.a.tokn = 1", "f, line 1, column 9: there is no setting 'tokn'"),
+    "nothing near": ("xyzzy = 1", "f, line 1, column 1: there is no setting 'xyzzy'"),
+    "type": ('tokens = "many"', "f, line 1, column 1: tokens: 'many' is not a whole number"),
+    "truth as number": ("tokens = true", "tokens: true is not a whole number"),
+    "float": ("tokens = 1.5", "tokens: 1.5 is not a whole number"),
+    "time": ("tokens = 1979-05-27", "tokens: a date is not a whole number"),
+    "too small": ("tokens = -5", "f, line 1, column 1: tokens: -5 is too small; 100 is used"),
+    "too large": ("bytes = 99_000_000_000", "bytes: 99000000000 is too large; 1000000000 is used"),
+    "huge": ("bytes = " + "9" * 400, "bytes: a number of many digits is too large"),
+    "both": (
+        "bytes = 900\ntokens = 900",
+        "f, line 1, column 1: bytes: not used, because tokens is set too",
+    ),
+    "choice": (
+        'dialect = "natve"',
+        "dialect: 'natve' is not one of native, ctxo, transcend, gel, scalpel, did you mean native?",
+    ),
+    "choice type": ("meter = 3", "meter: 3 is not one of bytes, chars4, estimate, exact"),
+    "flag": ('redact = "no"', "redact: 'no' is not true or false"),
+    "names": ('include_only = "a"', 'include_only: \'a\' is not a list of names; write ["a", "b"]'),
+    "a name": ('include_only = ["a", 3]', "include_only: 3 is not a name"),
+    "text": ("hint = 3", "hint: 3 is not a string"),
+    "table": ("lists = 3", "lists: 3 is not a table"),
+    "ranking": ("[lists]\nitems = 3", "f, line 2, column 1: lists.items: 3 is not a ranking"),
+    "ranking key": (
+        '[lists]\nitems = ["-"]',
+        "f, line 2, column 1: lists.items: a ranking key needs the name of a field",
+    ),
+    "path": ('[hints]\n"a/b" = "x"', "f, line 2, column 1: hints.a/b: write a path from the root"),
+    "pattern": ("[redact_patterns]\nx = '('", "f, line 2, column 1: redact_patterns.x: "),
+    "record": ('workspace = { rot = "." }', "workspace.rot: there is no key 'rot', did you mean root?"),
+    "record misses": ('workspace = { package = "." }', "workspace: root is missing"),
+    "profile": ('profile = "debgu"', "f, line 1, column 1: there is no profile 'debgu', did you mean debug?"),
+    "tool's profile": ('[tools.a]\nprofile = "std"\n', "f, line 2, column 1: there is no profile 'std'"),
+    "base": (
+        '[profiles.p]\nbase = "standrd"',
+        "f, line 2, column 1: there is no profile 'standrd', did you mean standard?",
+    ),
+    "base of built-in": (
+        '[profiles.debug]\nbase = "minimal"',
+        "debug is built in and has no base",
+    ),
+    "circle": (
+        '[profiles.p]\nbase = "q"\n[profiles.q]\nbase = "p"',
+        "f, line 2, column 1: base: p is based on itself",
+    ),
+    "profile in profile": ('[profiles.p]\nprofile = "debug"', "a profile cannot choose a profile; use base"),
+    "base type": ("[profiles.p]\nbase = 3", "base: 3 is not a string"),
+    "tools": ("tools = 3", "tools: 3 is not a table"),
+    "a tool": (
+        "[tools]\ntokens = 500",
+        "tools.tokens: 500 is not a table; a setting for all tools belongs at the top",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG.values(), ids=WRONG)
+def test_wrong_settings(text: str, said: str) -> None:
+    document = read_toml(text, "f")
+    assert any(said in problem for problem in document.problems), document.problems
+    assert len(document.problems) == (2 if said.startswith("workspace.rot") else 1)
+    # The rest still counts.
+    assert read_toml('tier = "pro"\n' + text, "f").values["tier"].value == "pro"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = ", "f, line 1, column 5: not TOML: invalid value"),
+        ("tokens = 500\ntokens = 600", "f, line 2, column 13: not TOML: cannot overwrite a value"),
+        ('hint = "x\n"', "f, line 1, column 10: not TOML: illegal character"),
+        ("[tools", "f, line 1, column 7: not TOML: expected ']'"),
+        ("a = [1,\n 2", "f, line 2, column 3: not TOML: unclosed array"),
+        ("a = " + "[" * 100_000, "f: not TOML: nested too deeply"),
+        ("a = " + "9" * 10_000, "f: not TOML: "),
+        ("\r\n\r\na = =", "f, line 3, column 5: not TOML"),
+    ],
+)
+def test_broken_toml(text: str, said: str) -> None:
+    with pytest.raises(Broken) as error:
+        read_toml(text, "f")
+    assert str(error.value).startswith(said)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_without_our_table() -> None:
+    assert read_toml("[project]\n", "pyproject.toml").problems == (
+        "pyproject.toml has no table [tool.mcp-envelope]",
+    )
+    assert read_toml("tool.mcp-envelope = 3", "pyproject.toml").problems == (
+        "pyproject.toml, line 1, column 6: 3 is not a table",
+    )
+
+
+@settings(max_examples=examples(300))
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["tokens", "lists", "tools", "profiles", "hint", "redact", "workspace", "x", "profile"]
+        ),
+        st.recursive(
+            st.integers(-5, 500).map(str) | st.sampled_from(["true", "'x'", "1.5", "[]", "['a', 3]"]),
+            lambda inner: st.dictionaries(
+                st.sampled_from(["tokens", "base", "a", "b", "lists"]), inner, max_size=3
+            ).map(lambda table: "{" + ", ".join(f"{key} = {value}" for key, value in table.items()) + "}"),
+            max_leaves=5,
+        ),
+    )
+)
+def test_any_valid_toml_is_read(document: dict[str, str]) -> None:
+    text = "\n".join(f"{key} = {value}" for key, value in document.items())
+    for problem in read_toml(text, "f").problems:
+        assert problem.startswith("f, line ")
+
+
+RESPONSE_WRONG = {
+    "top": ('{"globl": {}}', "r, line 1, column 2: there is no key 'globl', did you mean global?"),
+    "global": ('{"global": 3}', "r, line 1, column 2: global: 3 is not an object"),
+    "root": ("[]", "r: a list is not an object"),
+    "setting": (
+        '{"global": {\n "profil": "debug"}}',
+        "r, line 2, column 2: there is no setting 'profil', did you mean profile?",
+    ),
+    "global has no more": ('{"global": {"tokens": 5}}', "there is no setting 'tokens'"),
+    "tool": (
+        '{"tool_overrides": {"a": {"include": []}}}',
+        "r, line 1, column 27: there is no setting 'include', did you mean include_only?",
+    ),
+    "tools": ('{"tool_overrides": []}', "tool_overrides: a list is not a table"),
+    "surrogate": ('{"global": {"profile": "\\ud800"}}', "profile: '\\ud800' is not valid UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), RESPONSE_WRONG.values(), ids=RESPONSE_WRONG)
+def test_wrong_response_config(text: str, said: str) -> None:
+    [problem] = read_response_config(text, "r").problems
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '{\n  // fine\n  "global": {"profile" "x"}}',
+            "r, line 3, column 24: not JSON: expecting ':' delimiter",
+        ),
+        ("", "r, line 1, column 1: not JSON"),
+        ('{"a": /* no end', "r, line 1, column 7: not JSON"),
+        ("[" * 100_000, "r: not JSON: nested too deeply"),
+        ("9" * 10_000, "r: not JSON"),
+    ],
+)
+def test_broken_response_config(text: str, said: str) -> None:
+    with pytest.raises(Broken) as error:
+        read_response_config(text, "r")
+    assert str(error.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"global": {}}', '{"global": null, "tool_overrides": {"a": null}}', '{"$schema": "x"}']
+)
+def test_little_is_enough(text: str) -> None:
+    document = read_response_config(text, "r")
+    assert (dict(document.values), dict(document.tools), document.problems) == ({}, {}, ())
+
+
+def test_tools_by_pattern() -> None:
+    document = read_toml(
+        '[tools.search]\nhint="1"\n[tools."*"]\nhint="2"\n[tools."s*"]\nhint="3"\n[tools."sea?ch"]\nhint="4"',
+        "f",
+    )
+    assert [layer["hint"].value for layer in document.for_tool("search")] == ["2", "3", "4", "1"]
+    assert [layer["hint"].value for layer in document.for_tool("Search")] == ["2"]
+    assert document.for_tool(None) == FileLayers().for_tool("search") == []

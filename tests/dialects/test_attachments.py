@@ -1,0 +1,145 @@
+"""Images, sounds, resources and links stay content blocks in every dialect, within the same budget."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_envelope import seal
+from mcp_envelope.dialects import NAMES
+from mcp_envelope.dialects.notice import META_KEY
+from mcp_envelope.envelope import Sealed
+from mcp_envelope.payload import read_result
+from mcp_envelope.vault.vault import open_vault
+
+from ..conftest import examples
+from ..strategies import blocks as any_block
+from ..strategies import small_values
+
+OTHERS = [name for name in NAMES if name != "native"]
+HANDLE = "aB3dE6gH9jK2mN5pQ8sT1v"
+TEXT = {"type": "text", "text": "words"}
+IMAGE = {"type": "image", "data": "aGk=" * 10, "mimeType": "image/png"}
+SOUND = {"type": "audio", "data": "aGk=" * 10, "mimeType": "audio/wav"}
+LINK = {"type": "resource_link", "uri": "file:///x", "name": "x"}
+RESOURCE = {"type": "resource", "resource": {"uri": "file:///t", "text": "inside", "mimeType": "text/x"}}
+BLOB = {"type": "resource", "resource": {"uri": "file:///b", "blob": "aGk="}}
+
+
+def content(sealed: Sealed) -> list[Any]:
+    found: list[Any] = json.loads(sealed.content)
+    return found
+
+
+def data(sealed: Sealed) -> Any:
+    if sealed.structured is not None:
+        return json.loads(sealed.structured)["data"]
+    return json.loads(content(sealed)[0]["text"])["results"]
+
+
+@pytest.mark.parametrize("dialect", OTHERS)
+def test_blocks_stay_blocks(dialect: str) -> None:
+    sealed = seal([TEXT, IMAGE, SOUND, LINK, RESOURCE, BLOB], dialect=dialect)
+    assert content(sealed)[-5:] == [IMAGE, SOUND, LINK, RESOURCE, BLOB]
+    assert content(sealed)[0]["type"] == "text"
+    assert not sealed.truncated
+    assert data(sealed) == [
+        TEXT,
+        {"type": "image", "mimeType": "image/png"},
+        {"type": "audio", "mimeType": "audio/wav"},
+        {"type": "resource_link", "name": "x", "uri": "file:///x"},
+        {"type": "resource", "mimeType": "text/x", "uri": "file:///t"},
+        {"type": "resource", "uri": "file:///b"},
+    ]
+
+
+@pytest.mark.parametrize("dialect", OTHERS)
+def test_blocks_beside_a_structure(dialect: str) -> None:
+    payload = read_result([msgspec.json.encode(IMAGE)], b'{"results":[1]}')
+    sealed = seal(payload, dialect=dialect)
+    assert content(sealed)[-1] == IMAGE
+    assert data(sealed) == [1] if dialect == "ctxo" else {"results": [1]}
+    assert "not shown" not in sealed.content.decode()
+
+
+@pytest.mark.parametrize("dialect", ["transcend", "gel", "scalpel", "ctxo"])
+def test_a_block_that_is_too_large_is_announced_and_kept(dialect: str, tmp_path: Any) -> None:
+    vault = open_vault(str(tmp_path / "vault.db"))
+    assert vault is not None
+    large = {**IMAGE, "data": "aGk=" * 40_000}
+    sealed = seal([TEXT, large, LINK], dialect=dialect, tokens=1000, vault=vault.of(None))
+    shown = content(sealed)
+    assert LINK in shown
+    assert all(block["type"] in ("text", "resource_link") for block in shown)
+    assert any(block.get("text", "").startswith("[image/png left out") for block in shown)
+    assert f'handle=\\"{sealed.handle}\\", path=\\"/content/1\\"' in sealed.content.decode()
+    assert sealed.handle is not None
+    kept = json.loads(b"".join(vault.open(sealed.handle).stream()))
+    assert kept["content"][1] == large
+    vault.close()
+
+
+@pytest.mark.parametrize("dialect", ["transcend", "gel", "scalpel"])
+def test_a_long_text_leaves_room_for_a_block(dialect: str) -> None:
+    long = {"type": "text", "text": "a line\n" * 9000}
+    sealed = seal([long, IMAGE], dialect=dialect, tokens=1000, handle=HANDLE)
+    assert IMAGE in content(sealed)
+    assert sealed.structured_cuts[0].path == "/content/0/text", "where it is in what is stored"
+
+
+def test_the_path_of_a_cut_beside_blocks() -> None:
+    payload = read_result([msgspec.json.encode(IMAGE)], b'{"rows":[%b]}' % b",".join([b"12345"] * 9000))
+    sealed = seal(payload, dialect="transcend", tokens=1000, handle=HANDLE)
+    assert sealed.structured_cuts[0].path == "/structuredContent/rows"
+    assert 'path="/structuredContent/rows"' in json.loads(sealed.structured or b"")["dropped"]["note"]
+
+
+def test_the_path_of_a_bare_list_in_ctxo() -> None:
+    sealed = seal(list(range(9000)), dialect="ctxo", handle=HANDLE)
+    assert sealed.cuts[0].path == ""
+
+
+def measured(sealed: Sealed, dialect: str) -> bytes:
+    """By hand: the text that the dialect measures, and the other blocks as JSON."""
+    raws = msgspec.json.decode(sealed.content, type=list[msgspec.Raw])
+    if dialect == "gel":
+        return sealed.content
+    first: str = msgspec.json.decode(raws[0])["text"]
+    return b",".join([first.encode(), *map(bytes, raws[1:])])
+
+
+@given(
+    blocks=st.lists(any_block, min_size=1, max_size=5),
+    structure=st.none() | st.dictionaries(st.sampled_from("abc"), small_values, min_size=1),
+    tokens=st.integers(128, 3000),
+    meter=st.sampled_from(["estimate", "chars4", "exact"]),
+    dialect=st.sampled_from(OTHERS),
+)
+@settings(max_examples=examples(300))
+def test_any_blocks(
+    blocks: list[Any], structure: dict[str, Any] | None, tokens: int, meter: str, dialect: str
+) -> None:
+    raws = [msgspec.json.encode(block) for block in blocks]
+    payload = read_result(raws, None if structure is None else msgspec.json.encode(structure))
+    sealed = seal(payload, dialect=dialect, tokens=tokens, meter=meter, handle=HANDLE)
+    budget = sealed.report.limit
+    counted = sealed._budget.meter.count
+    if dialect != "ctxo":
+        # Of a note behind its document scalpel measures the words.
+        assert dialect == "scalpel" or counted(measured(sealed, dialect)) <= budget
+        assert sealed.report.content_used <= budget
+        assert sealed.structured is None or counted(sealed.structured) <= budget
+    told = [cut.path for cut in sealed.content_cuts] + [""] * bool(sealed.problem)
+    shown = msgspec.json.decode(sealed.content, type=list[msgspec.Raw])
+    if payload.blocks is None:
+        return
+    for index, (raw, block) in enumerate(zip(raws, blocks, strict=True)):
+        if block["type"] != "text" and raw not in map(bytes, shown):
+            assert any(path in ("", "/content") or path.startswith(f"/content/{index}") for path in told)
+            assert sealed.meta is not None
+            assert META_KEY in sealed.meta

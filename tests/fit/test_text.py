@@ -1,0 +1,114 @@
+"""Cuts in plain text and in JSON strings: at lines, between characters, never inside one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_envelope.fit.text import fit_text, string_head
+from mcp_envelope.jsontext.document import string_cut, unescaped
+
+
+def test_text_is_cut_at_a_line() -> None:
+    text = "".join(f"line {n}\n" for n in range(1000)).encode()
+    fitted = fit_text(text, 400)
+    assert fitted is not None
+    head, _, mark = fitted.text.rpartition(b"\n")
+    assert text.startswith(head + b"\n")
+    assert mark.decode() == f"… [{1000 - fitted.kept_lines} lines left out]"
+    assert len(fitted.text) <= 400
+    assert fitted.kept_lines == head.count(b"\n") + 1
+
+
+def test_an_error_keeps_its_beginning_and_its_end() -> None:
+    text = "".join(f"line {n}\n" for n in range(1000)).encode()
+    fitted = fit_text(text, 400, "both")
+    assert fitted is not None
+    assert fitted.text.startswith(b"line 0\nline 1\n")
+    assert fitted.text.endswith(b"line 998\nline 999\n")
+    assert fitted.offset < fitted.kept
+
+
+def test_a_text_without_lines_is_cut_between_characters() -> None:
+    fitted = fit_text("漢字".encode() * 1000, 200)
+    assert fitted is not None
+    assert fitted.text.decode().startswith("漢字漢字")
+    assert fitted.total == 2000
+
+
+@given(st.text(max_size=400), st.integers(0, 500), st.sampled_from(["head", "both"]))
+def test_any_text_fits(text: str, room: int, ends: str) -> None:
+    fitted = fit_text(text.encode(), room, ends)  # type: ignore[arg-type]
+    if fitted is None:
+        assert room < 3
+        return
+    assert len(fitted.text) <= room or fitted.text == text.encode()
+    fitted.text.decode()
+    assert fitted.total == len(text)
+    if fitted.kept < fitted.total:
+        assert fitted.text.decode().startswith(text[: fitted.offset])
+        if ends == "both":
+            tail = fitted.kept - fitted.offset
+            assert fitted.text.decode().endswith(text[len(text) - tail :])
+    else:
+        assert fitted.text.decode() == text
+
+
+escaped = st.one_of(
+    st.text(max_size=80).map(lambda text: json.dumps(text, ensure_ascii=True)),
+    st.text(max_size=80).map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.text('\\"\n/u😀é漢dD8c0', max_size=60).map(json.dumps),
+)
+
+
+@given(escaped, st.integers(1, 500))
+def test_a_json_string_is_cut_where_it_may_be(raw: str, limit: int) -> None:
+    body = raw.encode()
+    at = string_cut(body, min(limit, len(body) - 1))
+    assert at <= limit
+    kept = json.loads(body[:at] + b'"')
+    assert json.loads(raw).startswith(kept)
+    kept.encode()  # no half of a pair
+    assert limit - at < 12 or at >= len(body) - 1
+
+
+@given(escaped, st.integers(5, 200), st.integers(0, 60))
+def test_the_head_of_a_json_string(raw: str, room: int, min_length: int) -> None:
+    text = json.loads(raw)
+    if len(raw.encode()) <= room:
+        return
+    fitted = string_head(raw.encode(), len(text), room, min_length)
+    if fitted is None:
+        return
+    body, kept = fitted
+    assert len(body) <= room
+    shown = json.loads(body)
+    assert shown.startswith(text[:kept])
+    assert min_length <= len(shown) <= len(text)
+    assert shown.endswith(("…", f"… [+{len(text) - kept} chars]"))
+
+
+@pytest.mark.parametrize("room", [5, 20, 60])
+def test_a_long_string_always_has_a_head(room: int) -> None:
+    assert string_head(b'"%b"' % (b"x" * 500), 500, room) is not None
+
+
+@given(
+    st.lists(st.sampled_from(["\\", '"', "\n", "é", "漢", "😀", "a", "\x01"]), max_size=120),
+    # A pair of escapes has twelve bytes, and no piece is smaller.
+    st.integers(12, 40),
+    st.booleans(),
+)
+def test_a_long_string_is_unescaped_piece_by_piece(chars: list[str], piece: int, ascii_only: bool) -> None:
+    said = "".join(chars)
+    raw = json.dumps(said, ensure_ascii=ascii_only).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mcp_envelope.jsontext.document._PIECE", piece)
+        assert unescaped(raw) == said.encode()
+
+
+def test_a_long_run_of_backslashes_is_not_walked_over_and_over() -> None:
+    assert unescaped(b'"%b"' % (rb"\\\\" * 1_000_000)) == rb"\\" * 1_000_000

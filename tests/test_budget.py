@@ -1,0 +1,189 @@
+"""Each meter's definition, the estimate's bounds, and its accuracy on held-out texts that need no network."""
+
+import random
+import sys
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_envelope.budget import METERS, MeterUnavailable, _total
+from mcp_envelope.budget import meter_named as meter
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks import corpora
+
+utf8 = st.text(st.characters(exclude_categories=["Cs"]), max_size=400).map(str.encode)
+# Long enough to cross the estimate's blocks: a short text, repeated.
+long_utf8 = st.builds(lambda text, n: text * n, utf8, st.integers(1, 400))
+
+
+@cache
+def held_out() -> dict[str, bytes]:
+    return corpora.held_out(offline=True)
+
+
+@pytest.mark.parametrize("name", METERS)
+def test_every_meter_says_what_it_is(name: str) -> None:
+    found = meter(name)
+    assert found.name == name
+    assert found.unit == ("bytes" if name == "bytes" else "tokens")
+    assert found is meter(name)
+    assert found.count(b"") == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("exat", "exact"), ("byte", "bytes"), ("chars/4", "chars4"), ("", "")]
+)
+def test_an_unknown_name_gets_the_names_and_the_nearest(wrong: str, near: str) -> None:
+    with pytest.raises(ValueError, match="unknown meter") as caught:
+        meter(wrong)
+    assert all(name in str(caught.value) for name in METERS)
+    assert str(caught.value).endswith(f"the nearest is {near!r}" if near else "'")
+
+
+def test_exact_without_splintr_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "splintr", None)
+    meter.cache_clear()
+    with pytest.raises(MeterUnavailable, match=r'pip install "mcp-envelope\[exact\]"'):
+        meter("exact")
+
+
+def test_exact_counts_a_spelled_special_token_as_text() -> None:
+    assert meter("exact").count(b"hello world") == 2
+    assert meter("exact").count(b"<|endoftext|>") > 1
+
+
+@given(utf8)
+def test_bytes_is_the_length(text: bytes) -> None:
+    assert meter("bytes").count(text) == len(text)
+
+
+@given(utf8)
+def test_chars4_is_a_quarter_of_the_utf16_units(text: bytes) -> None:
+    units = len(text.decode().encode("utf-16-le")) // 2
+    assert meter("chars4").count(text) == (units + 3) // 4
+
+
+@pytest.mark.parametrize("name", METERS)
+@given(text=long_utf8)
+def test_no_count_exceeds_the_bytes(name: str, text: bytes) -> None:
+    assert (1 if text else 0) <= meter(name).count(text) <= len(text)
+
+
+@given(long_utf8, long_utf8)
+def test_the_estimate_never_falls_when_text_is_added(one: bytes, two: bytes) -> None:
+    assert meter("estimate").count(one + two) >= meter("estimate").count(one)
+
+
+@given(long_utf8)
+def test_the_estimate_is_at_least_an_eighth_of_the_bytes(text: bytes) -> None:
+    assert meter("estimate").count(text) >= len(text) / 8
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1_000, 16_384, 30_001])
+def test_the_estimate_of_a_whole_is_the_sum_of_its_parts(cut: int) -> None:
+    count = meter("estimate").count
+    for text in held_out().values():
+        one, two = text[:cut], text[cut:]
+        # Only the joint and the places where blocks begin can differ, a few tokens each.
+        assert abs(count(text) - count(one) - count(two)) <= 20 + count(text) // 100
+
+
+@given(st.binary(max_size=5_000))
+def test_the_sum_of_costs_is_exact(costs: bytes) -> None:
+    small = bytes(cost & 127 for cost in costs)
+    assert _total(small) == sum(small)
+    assert _total(b"\x7f" * len(costs)) == 127 * len(costs)
+
+
+def test_the_fitted_costs_leave_the_sum_room() -> None:
+    from mcp_envelope import budget as meters
+
+    for table in (meters._PAIR_COSTS, meters._BYTE_COSTS):
+        assert len(table) == 256
+        assert max(table) <= 127
+
+
+def test_the_two_sets_of_texts_share_nothing() -> None:
+    fitted = set(corpora.calibration(offline=True).values())
+    assert not fitted & set(held_out().values())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "JSON records",
+        "JSON records, indented",
+        "JSON numbers",
+        "CSV",
+        "base64",
+        "hex",
+        "Python, stdlib",
+        "docstrings",
+    ],
+)
+def test_the_estimate_is_close_on_common_text(name: str) -> None:
+    text = held_out()[name]
+    error = meter("estimate").count(text) / meter("exact").count(text) - 1
+    assert -0.05 <= error <= 0.15
+
+
+def test_the_estimate_is_not_far_under_on_any_text() -> None:
+    # The words come from the standard library, so each Python has texts of its own.
+    errors = {
+        name: meter("estimate").count(text) / meter("exact").count(text) - 1
+        for name, text in held_out().items()
+    }
+    assert {name: f"{error:+.0%}" for name, error in errors.items() if not -0.1 <= error <= 0.7} == {}
+
+
+def test_the_estimate_is_close_on_chinese() -> None:
+    # Written for this test, so that it needs no download.
+    sentences = [
+        "这个工具返回的结果太长，所以我们只保留前面的部分，并告诉用户如何读取其余的内容。",
+        "今天下午的会议改到三点，请大家提前准备好上个季度的销售数据和客户反馈。",
+        "如果服务器没有响应，请检查网络连接是否正常，然后重新启动程序再试一次。",
+        "他从小在海边长大，每年夏天都和父亲一起出海捕鱼，对天气的变化非常敏感。",
+        "数据库中的每一条记录都包含编号、名称、创建时间和最后一次修改的时间。",
+        "虽然这本书出版已经二十多年了，书中的许多观点在今天看来仍然很有价值。",
+    ]
+    text = "\n".join(random.Random(3).choices(sentences, k=40)).encode()
+    error = meter("estimate").count(text) / meter("exact").count(text) - 1
+    assert -0.05 <= error <= 0.2
+
+
+@pytest.mark.parametrize("name", [name for name in METERS if name != "exact"])
+@given(value=st.recursive(st.text('é漢😀"\\a1 \n') | st.text(max_size=20) | st.integers(), st.lists))
+def test_escapes_add(name: str, value: object) -> None:
+    """A document that stands in a text block never counts for less than by itself."""
+    document = msgspec.json.encode(value)
+    block = msgspec.json.encode([{"type": "text", "text": document.decode()}])
+    assert meter(name).escapes_add
+    assert meter(name).count(document) <= meter(name).count(block)
+
+
+@given(
+    st.lists(st.sampled_from(["1234567", "99", "a", "é", '"', " ", "漢", "\\"]), min_size=1),
+    st.integers(0, 9),
+)
+def test_where_a_text_is_divided_does_not_count(parts: list[str], shift: int) -> None:
+    """The estimate takes texts in blocks. Where they meet depends on what stands before, and must not matter."""
+    unit = "".join(parts)
+    text = (unit * (50_000 // len(unit.encode()) + 1)).encode()
+    # Blocks of another size meet elsewhere.
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr("mcp_envelope.budget._BLOCK", 16_384 - 100 - shift)
+        other = meter("estimate").count(text)
+    assert meter("estimate").count(text) == other
+
+
+def test_escapes_add_in_a_large_text() -> None:
+    numbers = random.Random(7)
+    document = msgspec.json.encode({"r": [numbers.randrange(10**17) for _ in range(200_000)]})
+    block = msgspec.json.encode([{"type": "text", "text": document.decode()}])
+    around = meter("estimate").count(b'[{"type":"text","text":""}]')
+    assert meter("estimate").count(block) >= meter("estimate").count(document) + around

@@ -1,0 +1,52 @@
+"""Where the front keeps what it cuts, and who may say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcp_envelope.config import Settings
+from mcp_envelope.gateway import Gateway
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("MCP_ENVELOPE_VAULT", raising=False)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "mcp-envelope.toml").write_text(f'vault = "{folder}/elsewhere.db"\ntokens = 500\n')
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def place(gateway: Gateway) -> str:
+    assert gateway.vault is not None
+    found = Path(gateway.vault.store.place).name
+    gateway.close()
+    return found
+
+
+def test_a_file_that_was_only_found_may_not_say_where_results_are_kept(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = Gateway(Settings(environ={}), ledger=False)
+    # It counts otherwise.
+    assert gateway.policy("any").tokens == 500
+    assert place(gateway) == "vault.db"
+    assert "not named explicitly" in caplog.text
+
+
+def test_one_that_was_named_may(project: Path) -> None:
+    named = project / "mcp-envelope.toml"
+    assert place(Gateway(Settings(named, {}), ledger=False)) == "elsewhere.db"
+    environ = {"MCP_ENVELOPE_CONFIG": str(named)}
+    assert place(Gateway(Settings(environ=environ), ledger=False)) == "elsewhere.db"
+
+
+def test_so_may_the_environment_and_the_program(project: Path) -> None:
+    environ = {"MCP_ENVELOPE_VAULT": str(project / "mine.db")}
+    assert place(Gateway(Settings(environ=environ), ledger=False)) == "mine.db"
+    assert place(Gateway(Settings(environ={}), vault=str(project / "given.db"), ledger=False)) == "given.db"
+    assert Gateway(Settings(environ={}), vault="none", ledger=False).vault is None

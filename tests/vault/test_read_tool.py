@@ -1,0 +1,354 @@
+"""`envelope_read` with queries and searches; links to what is stored."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_envelope import Failure, seal
+from mcp_envelope.budget import Budget
+from mcp_envelope.dialects.notice import META_KEY
+from mcp_envelope.payload import new_handle, read_payload, read_result
+from mcp_envelope.vault.read_tool import TOOL, read, resource
+from mcp_envelope.vault.sqlite import SQLiteStore
+from mcp_envelope.vault.store import StoreError
+from mcp_envelope.vault.vault import Vault
+
+from .reader import Reader
+
+ROWS: list[dict[str, Any]] = [
+    {"id": n, "name": f"row {n}", "body": f"first line\nneedle {n} here\nlast line " * 3} for n in range(900)
+]
+DOCUMENT = {"items": ROWS, "total": 900}
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Iterator[Vault]:
+    vault = Vault(SQLiteStore(tmp_path / "vault.db"))
+    yield vault
+    vault.close()
+
+
+@pytest.fixture
+def reader(vault: Vault) -> Reader:
+    handle = new_handle()
+    assert vault.keep(handle, read_payload(DOCUMENT)) is None
+    return Reader(vault, handle, Budget.of(tokens=400))
+
+
+def everything(reader: Reader, **arguments: Any) -> list[Any]:
+    """A list that is read to its end."""
+    items: list[Any] = []
+    while True:
+        blocks, cuts = reader.call(**arguments, offset=len(items))
+        items += json.loads(blocks[0]["text"])
+        if not cuts:
+            return items
+        assert cuts[0]["offset"] == len(items)
+        note = blocks[-1]["text"]
+        assert f"offset={len(items)})" in note
+        for name in ("query", "grep"):
+            if name in arguments:
+                assert f"{name}={json.dumps(arguments[name])}" in note
+
+
+def test_a_query_is_continued(reader: Reader) -> None:
+    assert everything(reader, query="items[?id > `100`].name") == [
+        row["name"] for row in ROWS if row["id"] > 100
+    ]
+
+
+def test_a_query_that_gives_one_value(reader: Reader) -> None:
+    assert reader.call(query="length(items)")[0][0]["text"] == "900"
+    assert reader.call(query="items[7].name")[0][0]["text"] == "row 7"
+    assert reader.call(query="nothing")[0][0]["text"] == "null"
+
+
+def test_path_and_offset_lead_into_what_a_query_gives(reader: Reader) -> None:
+    wanted = ROWS[7]["body"]
+    assert isinstance(wanted, str)
+    blocks, _ = reader.call(query="items[5:9]", path="/2/body", offset=11)
+    assert wanted[11:].startswith(blocks[0]["text"])
+    # Something in it that is too large for a page is told with a path that works.
+    large = {"items": [{"text": "word " * 5000}]}
+    handle = new_handle()
+    reader.vault.keep(handle, read_payload(large))
+    other = Reader(reader.vault, handle, reader.budget)
+    blocks, cuts = other.call(query="items[*]")
+    assert cuts[0]["path"] == "/0/text"
+    rest = other.call(query="items[*]", path="/0/text", offset=cuts[0]["offset"])[0][0]["text"]
+    assert ("word " * 5000)[cuts[0]["offset"] :].startswith(rest)
+
+
+def test_a_search_is_continued_and_leads_to_pages(reader: Reader) -> None:
+    found = everything(reader, grep=r"^needle 8\d\d here$")
+    assert len(found) == 3 * 100
+    for match in found[::37]:
+        page = reader.call(path=match["path"], offset=match["offset"])[0][0]["text"]
+        assert page.startswith(match["text"])
+
+
+def test_a_search_below_a_path_with_context(reader: Reader) -> None:
+    blocks, _ = reader.call(grep="needle", path="/items/3", context=1)
+    (first, *_) = json.loads(blocks[0]["text"])
+    assert first["path"] == "/items/3/body"
+    assert first["before"] == ["first line"]
+    assert first["after"][0].startswith("last line")
+
+
+def test_a_match_with_much_around_it_fits_and_names_no_path_that_leads_nowhere(vault: Vault) -> None:
+    handle = new_handle()
+    lines = "\n".join([f"{n} " + "much text " * 60 for n in range(200)])
+    assert vault.keep(handle, read_payload(lines, "text")) is None
+    reader = Reader(vault, handle, Budget.of(tokens=128))
+    blocks, cuts = reader.call(grep="^100 ", context=20)
+    (match,) = json.loads(blocks[0]["text"])
+    assert match["offset"] == lines.index("100 ")
+    assert cuts == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "position"),
+    [
+        ({"query": "items[?id >"}, "BAD_QUERY", 11),
+        ({"query": "items[?"}, "BAD_QUERY", 7),
+        ({"grep": "a(b"}, "BAD_QUERY", 1),
+        ({"grep": "[z-a]"}, "BAD_QUERY", 1),
+        ({"query": "|".join(["[@,@]"] * 200)}, "QUERY_TOO_COSTLY", None),
+        ({"grep": "x" * 5000}, "BAD_QUERY", None),
+    ],
+)
+def test_mistakes_are_told_with_their_place(reader: Reader, arguments: Any, code: str, position: Any) -> None:
+    sealed = read(reader.vault, {"handle": reader.handle, **arguments}, budget=Budget.of())
+    assert sealed.problem is not None
+    assert sealed.problem.code == code
+    assert sealed.problem.hint
+    if position is not None:
+        assert sealed.problem.details is not None
+        assert sealed.problem.details["position"] == position
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        ({"path": "/a/b/c"}, "There is nothing at '/a/b/c'.", "At /a/b there are d."),
+        ({"path": "/a/b/d/e"}, "There is nothing at '/a/b/d/e'.", "At /a/b/d is a number."),
+        ({"path": "/home/me"}, "There is nothing at '/home/me'.", "At the top there are a, items."),
+        ({"path": "/\ud83d"}, "There is nothing at '/\\ud83d'.", "At the top there are a, items."),
+        (
+            {"query": "let $x = items in $x"},
+            "let  <-- HERE $x = items in $x",
+            "Fix it at the position given.",
+        ),
+    ],
+)
+def test_what_the_caller_said_is_said_back(
+    vault: Vault, arguments: dict[str, Any], message: str, hint: str
+) -> None:
+    handle = new_handle()
+    vault.keep(handle, read_payload({"a": {"b": {"d": 1}}, "items": [1]}))
+    problem = read(vault, {"handle": handle, **arguments}).problem
+    assert problem is not None
+    assert message in problem.message
+    assert problem.hint == hint
+
+
+def test_a_query_of_a_text_has_no_position(vault: Vault) -> None:
+    handle = new_handle()
+    vault.keep(handle, read_payload("plain words", "text"))
+    problem = read(vault, {"handle": handle, "query": "a"}).problem
+    assert problem is not None
+    assert problem.code == "BAD_QUERY"
+    assert problem.hint == "Search it with grep, or read pages."
+    assert not problem.details
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "valkey://db.example:6379 cannot be reached: Error 111 connecting to db.example:6379.",
+        "Error -2 connecting to db.example:6379. Name or service not known.",
+    ],
+)
+def test_the_address_of_a_store_is_for_the_log(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise StoreError(trouble)
+
+    monkeypatch.setattr(vault.store, "write", fails)
+    said = seal({"items": list(range(9000))}, tokens=300, vault=vault.of(None)).to_json()
+    assert b"was not stored" in said
+    assert b"db.example" not in said
+
+
+def test_what_the_tool_says_of_itself() -> None:
+    assert TOOL["annotations"]["readOnlyHint"]
+    assert TOOL["annotations"]["idempotentHint"]
+    arguments = {"handle", "path", "offset", "query", "grep", "context", "exact"}
+    assert set(TOOL["inputSchema"]["properties"]) == arguments
+    assert "24 hours" in TOOL["description"]
+
+
+# -- images and the like ------------------------------------------------------------------------------------
+
+
+def _image(size: int) -> dict[str, Any]:
+    return {"type": "image", "data": base64.b64encode(os.urandom(size)).decode(), "mimeType": "image/png"}
+
+
+def test_an_image_over_the_budget_is_stored_and_linked_to(vault: Vault) -> None:
+    blocks = [{"type": "text", "text": "a picture"}, _image(50_000)]
+    sealed = seal(blocks, tokens=400, vault=vault.of(None), links=True)
+    shown = json.loads(sealed.content)
+    assert shown[0] == blocks[0]
+    assert "image/png left out" in shown[1]["text"]
+    link = shown[2]
+    assert link["type"] == "resource_link"
+    assert link["mimeType"] == "image/png"
+    assert sealed.report.content_used <= 400
+    (contents,) = json.loads(resource(vault, link["uri"]))["contents"]
+    assert contents == {"uri": link["uri"], "mimeType": "image/png", "blob": blocks[1]["data"]}
+    # By pages, too, to the last byte.
+    assert sealed.handle is not None
+    reader = Reader(vault, sealed.handle, Budget.of(tokens=2000))
+    data = blocks[1]["data"]
+    assert reader.text("/content/1/data", 0, len(data)) == data
+
+
+def test_without_safe_links_there_is_the_note_alone(vault: Vault) -> None:
+    sealed = seal([_image(50_000)], tokens=400, vault=vault.of(None))
+    kinds = [block["type"] for block in json.loads(sealed.content)]
+    assert kinds == ["text", "text"]
+    assert sealed.handle is not None
+    sealed = seal([_image(50_000)], tokens=400, links=True)
+    assert "resource_link" not in sealed.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("uri", "code"),
+    [
+        ("envelope://nobody/content/0", "HANDLE_UNKNOWN"),
+        ("envelope://HANDLE/content/9", "BAD_PATH"),
+        ("envelope://HANDLE", "TOO_LARGE"),
+    ],
+)
+def test_a_link_that_leads_nowhere(vault: Vault, uri: str, code: str) -> None:
+    handle = new_handle()
+    vault.keep(handle, read_payload([_image(7_000_000)]))
+    with pytest.raises(Failure) as failure:
+        resource(vault, uri.replace("HANDLE", handle))
+    assert failure.value.problem.code == code
+
+
+def test_a_link_of_somebody_else_is_unknown(vault: Vault) -> None:
+    handle = new_handle()
+    vault.keep(handle, read_payload([_image(100)]), owner="alice")
+    assert json.loads(resource(vault, f"envelope://{handle}/content/0", "alice"))["contents"]
+    with pytest.raises(Failure) as failure:
+        resource(vault, f"envelope://{handle}/content/0", "bob")
+    assert failure.value.problem.code == "HANDLE_UNKNOWN"
+
+
+# -- results with two lanes ---------------------------------------------------------------------------------
+
+
+def test_a_result_with_two_lanes_is_stored_whole(vault: Vault) -> None:
+    content = [b'{"type":"text","text":"%b"}' % (b"other words " * 3000)]
+    structured = json.dumps({"rows": list(range(5000))}).encode()
+    sealed = seal(read_result(content, structured), tokens=400, vault=vault.of(None))
+    assert sealed.meta is not None
+    handle = sealed.meta[META_KEY]["handle"]
+    (in_text,) = sealed.content_cuts
+    (in_structure,) = sealed.structured_cuts
+    assert (in_text.path, in_structure.path) == ("/content/0/text", "/structuredContent/rows")
+    reader = Reader(vault, handle, Budget.of(tokens=2000))
+    assert reader.text(in_text.path) == "other words " * 3000
+    assert reader.value(in_structure.path, list(range(5000))) == list(range(5000))
+    # Whoever leaves out the lane's name gets there, too.
+    assert json.loads(reader.call(path="/rows", offset=4990)[0][0]["text"]) == list(range(4990, 5000))
+
+
+@pytest.mark.parametrize(
+    ("texts", "structured"),
+    [
+        (['{"rows": [1, 2]}'], {"rows": [1, 2]}),
+        (["[1, 2]"], {"result": [1, 2]}),
+        (["1", "2"], {"result": [1, 2]}),
+        (["one", "two"], {"result": ["one", "two"]}),
+        (['{\n "a": 1.0\n}'], {"a": 1}),
+        (['"caf\\u00e9"'], "café"),
+        (['"caf\\u00e9"'], {"result": "café"}),
+        ([], {"a": 1}),
+    ],
+)
+def test_texts_that_repeat_the_structure_are_not_kept_twice(texts: list[str], structured: Any) -> None:
+    content = [json.dumps({"type": "text", "text": text}).encode() for text in texts]
+    assert read_result(content, json.dumps(structured).encode()).blocks is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "structured"),
+    [
+        (["[1, 3]"], {"result": [1, 2]}),
+        (["1", "2", "3"], {"result": [1, 2]}),
+        (["2", "1"], {"result": [1, 2]}),
+        (["a summary that is rather long"], {"rows": [1, 2]}),
+        # The same, but a text should be cut as a text.
+        (["just words"], {"result": "just words"}),
+    ],
+)
+def test_texts_that_say_something_else_are_kept(texts: list[str], structured: Any) -> None:
+    content = [json.dumps({"type": "text", "text": text}).encode() for text in texts]
+    assert read_result(content, json.dumps(structured).encode()).blocks is not None
+
+
+def test_a_text_that_the_structure_repeats_is_cut_as_a_text(vault: Vault) -> None:
+    text = 'a line with "quotes"\n' * 2000
+    block = json.dumps({"type": "text", "text": text}).encode()
+    sealed = seal(
+        read_result([block], json.dumps({"content": text}).encode()), tokens=400, vault=vault.of(None)
+    )
+    shown = json.loads(sealed.content)
+    assert text.startswith(shown[0]["text"].split("…")[0])
+    assert {cut.path for cut in sealed.content_cuts} == {"/content/0/text"}
+    assert sealed.handle is not None
+    assert Reader(vault, sealed.handle, Budget.of(tokens=2000)).text("/content/0/text") == text
+
+
+@pytest.mark.parametrize("dialect", ["ctxo", "transcend", "gel", "scalpel"])
+def test_a_text_beside_the_structure_is_not_lost_in_other_dialects(vault: Vault, dialect: str) -> None:
+    block = json.dumps({"type": "text", "text": "words of its own " * 500}).encode()
+    result = read_result([block], b'{"n":1}')
+    sealed = seal(result, dialect=dialect, vault=vault.of(None))
+    (warning,) = sealed.warnings
+    assert f"({len(block)} bytes)" in warning
+    handle = warning.split('handle="')[1].split('"')[0]
+    assert Reader(vault, handle, Budget.of()).text("/content/0/text") == "words of its own " * 500
+    # Without a vault it is at least named.
+    (warning,) = seal(result, dialect=dialect).warnings
+    assert "not kept" in warning
+
+
+@pytest.mark.parametrize(("asked", "hint"), [("$.items[0].name", "/items/0/name"), ("items", "/items")])
+def test_a_path_in_another_language_is_told_in_ours(reader: Reader, asked: str, hint: str) -> None:
+    sealed = read(reader.vault, {"handle": f" {reader.handle} ", "path": asked})
+    assert sealed.problem is not None
+    assert sealed.problem.hint.endswith(f"{hint}.")
+    assert json.loads(
+        read(reader.vault, {"handle": reader.handle, "path": "/items", "offset": "899"}).content
+    )
+
+
+def test_a_ranked_list_has_no_place_to_go_on_from(vault: Vault) -> None:
+    from mcp_envelope import rank
+
+    rows = {"rows": [{"n": n, "score": n % 97} for n in range(900)]}
+    sealed = seal(rows, tokens=300, rank={"/rows": rank("-score")}, vault=vault.of(None))
+    assert b"All items in original order: envelope_read(handle, path=" in (sealed.structured or b"")
