@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.ports import free_port
+
 _ROOT: Final = Path(__file__).resolve().parents[2]
 # How long a process may take to listen, and to end when it is asked to, in seconds.
 _START: Final = 60.0
@@ -26,14 +28,14 @@ Route = Callable[[Path], AbstractContextManager[str]]
 
 @contextmanager
 def direct(folder: Path) -> Iterator[str]:
-    port = _free()
+    port = free_port()
     with _running("server", [sys.executable, "-m", "tests.conformance.server", str(port)], port, folder):
         yield f"http://127.0.0.1:{port}/mcp"
 
 
 @contextmanager
 def through_us(folder: Path) -> Iterator[str]:
-    port = _free()
+    port = free_port()
     program = [sys.executable, "-m", "mcp_envelope", "proxy", "--vault", str(folder / "vault")]
     with direct(folder) as url:
         command = [*program, "--listen", f"127.0.0.1:{port}", "--url", url]
@@ -43,17 +45,11 @@ def through_us(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def through_fastmcp(folder: Path) -> Iterator[str]:
-    port = _free()
+    port = free_port()
     with direct(folder) as url:
         command = [sys.executable, "-m", "tests.conformance.rival", url, str(port)]
         with _running("rival", command, port, folder):
             yield f"http://127.0.0.1:{port}/mcp"
-
-
-def _free() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,8 @@ from typing import Any
 
 import msgspec
 import pytest
+
+from tests.ports import refusing_port
 
 from . import programs, sites
 from .programs import Talking
@@ -236,9 +237,7 @@ def test_requests_from_the_server(listens: bool, tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_down(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with programs.bridge(tmp_path, f"http://127.0.0.1:{port}/mcp") as talking:
+    with refusing_port() as port, programs.bridge(tmp_path, f"http://127.0.0.1:{port}/mcp") as talking:
         assert problem(talking.ask(call(identifier=1))) == "UPSTREAM_UNAVAILABLE"
         assert talking.ask(request("ping", 2))["error"]["code"] == -32603
         talking.say(_READY)

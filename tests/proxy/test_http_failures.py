@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from mcp_envelope.proxy import http, memory, upstream
+from tests.ports import refusing_port
 
 from . import sites
 from .sites import Reply, Scripted, Seen, call, event, json_reply, post, problem, request, result
@@ -48,9 +49,7 @@ def _until(happened: Callable[[], Any], what: str) -> None:
 
 @_BOTH_ERAS
 def test_a_server_that_is_down(modern: bool, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with sites.proxied(f"http://127.0.0.1:{port}/mcp", tmp_path) as (address, _):
+    with refusing_port() as port, sites.proxied(f"http://127.0.0.1:{port}/mcp", tmp_path) as (address, _):
         called = post(address, call(identifier="c", modern=modern), modern=modern)
         asked = post(address, request("prompts/list", 5, modern), modern=modern)
         noted = post(address, {"jsonrpc": "2.0", "method": "notifications/x"})

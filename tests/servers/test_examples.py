@@ -13,7 +13,6 @@ import importlib.util
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from typing import Any
 import pytest
 
 from mcp_envelope.budget import meter_named as meter
+from tests.ports import free_port
 
 from .node.install import ready
 from .talkers import CLIENTS, Place, Refused, Talker
@@ -454,9 +454,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 @asynccontextmanager
 async def _served(name: str, folder: Path) -> AsyncIterator[Place]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(

