@@ -138,8 +138,10 @@ def test_a_call_that_is_cancelled(tool: str, library: str, era: str, vault: str)
                 group.start_soon(session.call, tool)
                 await waiting.started.wait()
                 group.cancel_scope.cancel()
-                # A thread cannot be interrupted: it ends in its own time, and what it returns goes nowhere.
-                waiting.go.set()
+            # Messages arrive in order: once this has its answer, the server knows of the cancellation.
+            await session.tools()
+            # A thread cannot be interrupted: it ends in its own time, and what it returns goes nowhere.
+            waiting.go.set()
             for _ in range(500):
                 if waiting.ended:
                     break
