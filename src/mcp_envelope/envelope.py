@@ -29,6 +29,7 @@ from .dialects import Dialect
 from .dialects.notice import READ_TOOL
 from .fit.blocks import is_text
 from .fit.documents import Cut
+from .fit.images import ImageBudget
 from .fit.ranking import Ranking
 from .fit.ranking import rank as rank_by
 from .jsontext.document import Member, assembled, compact, encode
@@ -208,6 +209,7 @@ def make_plan(
         is_error=outcome.is_error if is_error is None else is_error,
         profile=profile,
         truncatable=frozenset(policy.truncatable) if policy is not None else frozenset(),
+        images=policy.images if policy is not None else ImageBudget(),
         redacted=secrets,
     )
 
@@ -271,11 +273,16 @@ def seal_plan(plan: Plan, dialect: Dialect, vault: Keeper | None = None) -> Seal
 
 
 def _fit(plan: Plan, dialect: Dialect) -> Lanes:
+    plan = replace(plan, payload=plan.payload.without_images(plan.images))
     if dialect.in_place or plan.payload.blocks is None:
-        return dialect.fit(plan)
-    from .dialects.attachments import fit_with_attachments
+        lanes = dialect.fit(plan)
+    else:
+        from .dialects.attachments import fit_with_attachments
 
-    return fit_with_attachments(dialect, plan)
+        lanes = fit_with_attachments(dialect, plan)
+    if plan.payload.images is None:
+        return lanes
+    return replace(lanes, content=lanes.content.with_images(plan.payload.images))
 
 
 def _announced(plan: Plan, dialect: Dialect) -> Plan:

@@ -270,7 +270,8 @@ class Gateway:
         if sealed.untouched and not (call.published.wrap and answer.structured is not None):
             # Nothing was cut or added; but the original may owe its size to whitespace that sealing removed.
             budget = call.policy.budget
-            if budget is None or all(map(budget.holds, answer.lanes())):
+            measured = answer.without_images(call.policy.images)
+            if budget is None or all(map(budget.holds, measured.lanes())):
                 return None
         return sealed
 
@@ -284,7 +285,8 @@ class Gateway:
         size = result.size
         if budget is not None and size > budget.limit:
             # Only counting tells, unless it is hopeless.
-            if size > budget.most_bytes or not all(map(budget.holds, result.lanes())):
+            measured = result.without_images(policy.images)
+            if measured.size > budget.most_bytes or not all(map(budget.holds, measured.lanes())):
                 return False
         if policy.redact:
             using = _redactor(policy)
@@ -512,6 +514,7 @@ def shared(call: Call, result: Result) -> Call:
     budget = call.policy.budget
     if budget is None or result.structured is None or not shares_budget(call):
         return call
+    result = result.without_images(call.policy.images)
     if result.size <= budget.most_bytes and sum(map(budget.meter.count, result.lanes())) <= budget.limit:
         return call
     return halved(call)

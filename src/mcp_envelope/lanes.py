@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from .budget import Budget, Meter
 from .codes import Problem
 from .fit.documents import Cut, Fitted, Fitter
+from .fit.images import ImageBudget, put_back
 from .fit.ranking import Ranking
 from .outcome import Outcome
 from .payload import Payload
@@ -73,6 +74,10 @@ class Lane:
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Lane:
         return Lane(self.json, cuts, self._meter, self.body, self.measured)
 
+    def with_images(self, images: Mapping[bytes, bytes]) -> Lane:
+        """Return the lane with images that were set aside. They have a budget of their own."""
+        return Lane(put_back(self.json, images), self.cuts, self._meter, self.body, self.measured)
+
     @property
     def used(self) -> int:
         if self._used < 0:
@@ -114,6 +119,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile = "minimal"
     # Further names of lists that the dialect ctxo may cut.
     truncatable: frozenset[str] = frozenset()
+    images: ImageBudget = ImageBudget()
     # How many secrets were masked, by the name of the pattern that found them.
     redacted: Mapping[str, int] = {}
     # The path of the data in the stored payload, and the part of the budget reserved for other blocks.

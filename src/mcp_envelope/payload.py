@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from .fit.images import ImageBudget, set_aside
 from .fit.pages import Page
 from .jsontext.document import (
     Buffer,
@@ -73,6 +74,15 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
     page: Page | None = None
     # Whether only the beginning of the document is here, and the rest was stored as it came in.
     partial: bool = False
+    # The data of images that were set aside, by the mark that stands in its place.
+    images: Mapping[bytes, bytes] | None = None
+
+    def without_images(self, budget: ImageBudget) -> Payload:
+        """Return the payload with the images set aside that are within their budget."""
+        if self.blocks is None:
+            return self
+        blocks, images = set_aside(self.blocks, budget)
+        return msgspec.structs.replace(self, blocks=blocks, images=images) if images else self
 
     def as_node(self) -> Node:
         """Return the payload as one JSON value, for dialects that put it into a member."""
@@ -141,6 +151,11 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         """Return the exact texts that are measured."""
         text = b"[%b]" % b",".join(self.content)
         return (text,) if self.structured is None else (text, bytes(self.structured))
+
+    def without_images(self, budget: ImageBudget) -> Result:
+        """Return the result as it is measured: without the data of images that are within their budget."""
+        blocks, images = set_aside(self.content, budget)
+        return msgspec.structs.replace(self, content=blocks) if images else self
 
     def as_utf8(self) -> Result:
         """Return the result with invalid UTF-8 replaced, since clients couldn't decode it."""

@@ -17,6 +17,7 @@ import msgspec
 
 from .. import dialects
 from ..budget import METERS, Budget, meter_named
+from ..fit.images import COSTS, ImageBudget
 from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
 from .kinds import (
     FLAG,
@@ -88,6 +89,19 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...], NAMES, "The top-level fields of `data` to keep. Empty: all."
     ] = ()
     exclude_fields: Annotated[tuple[str, ...], NAMES, "The top-level fields of `data` to leave out."] = ()
+    max_images: Annotated[
+        int,
+        whole(0, 1000),
+        "How many images a result may show; more are stored, like an image that is too large.",
+    ] = ImageBudget().count
+    image_tokens: Annotated[
+        int, whole(0, 10_000_000), "The most that a result's images may cost a model in all, in tokens."
+    ] = ImageBudget().tokens
+    image_cost: Annotated[
+        str,
+        choice(*COSTS),
+        "Whose formula tells what an image costs. `bytes`: its base64 counts as text.",
+    ] = ImageBudget().cost
     redact: Annotated[bool, FLAG, "Whether to mask secrets before a result is measured and stored."] = False
     redact_patterns: Annotated[
         Mapping[str, str], PATTERNS, "More to mask, if `redact` is on (`re` syntax)."
@@ -125,6 +139,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def allowance(self) -> Allowance:
         """The budget with the dialect's defaults filled in."""
         return allowance(self.dialect, self.tokens, self.bytes, self.max_tokens, self.meter)
+
+    @property
+    def images(self) -> ImageBudget:
+        return ImageBudget(self.max_images, self.image_tokens, self.image_cost)
 
     @property
     def budget(self) -> Budget | None:

@@ -18,9 +18,11 @@ import msgspec
 from ..budget import Budget
 from ..dialects.notice import READ_TOOL, quoted
 from ..envelope import Sealed, seal
+from ..fit.images import MOST_BYTES, ImageBudget
 from ..fit.pages import Page, Part, Shape
 from ..jsontext.document import encode
 from ..outcome import Failure, OwnFailure, sendable
+from ..payload import Payload
 from .document import BadPath, ExactText, StoredValue
 from .limits import BadQuery, TooCostly
 from .store import Damaged, StoreError
@@ -129,7 +131,9 @@ def _reason_gone(vault: Vault, handle: str, owner: str | None) -> Failure | None
     return None
 
 
-def _page(vault: Vault | None, arguments: Mapping[str, Any], owner: str | None, budget: Budget) -> Page:
+def _page(
+    vault: Vault | None, arguments: Mapping[str, Any], owner: str | None, budget: Budget
+) -> Page | Payload:
     handle = (_text(arguments, "handle") or "").strip()
     path = _text(arguments, "path") or ""
     offset = _number(arguments, "offset")
@@ -194,8 +198,8 @@ def _page_of_text(value: StoredValue | ExactText, offset: int, room: int, readin
     return Page(value.path, "text", offset, value.total, text=data, whole=whole, most=room, reading=reading)
 
 
-def _page_of_blocks(root: StoredValue, path: str, offset: int, budget: Budget, room: int) -> Page:
-    """Return content blocks as such: an image is an image, if the budget has room for it."""
+def _page_of_blocks(root: StoredValue, path: str, offset: int, budget: Budget, room: int) -> Page | Payload:
+    """Return content blocks as such: an image is an image."""
     path = block_path(path)
     above, _, step = path.rpartition("/")
     value = _find_in_either(root, path or _BLOCKS)
@@ -203,10 +207,21 @@ def _page_of_blocks(root: StoredValue, path: str, offset: int, budget: Budget, r
         page = page_of(value, offset, room)
         page.shape = "blocks"
         return page
+    if above == _BLOCKS and (image := _image(value)) is not None:
+        return image
     if above == _BLOCKS and value.size <= room and budget.meter.count(b"[%b]" % value.raw()) <= budget.limit:
         part = Part(step, value.raw())
         return Page(_BLOCKS, "blocks", int(step), int(step) + 1, parts=[part])
     return page_of(value, offset, room)
+
+
+def _image(value: StoredValue) -> Payload | None:
+    """Return an image block alone; None for any other block, and for an image that is too large to be shown."""
+    kind = value.child("type")
+    if kind is None or kind.raw() != b'"image"' or value.size > MOST_BYTES:
+        return None
+    block = Payload(blocks=(value.raw(),))
+    return block if block.without_images(ImageBudget()).images else None
 
 
 def exact_text(stored: Stored, path: str) -> StoredValue | ExactText:

@@ -1,0 +1,204 @@
+"""Images cost pixels, have a budget of their own, and pass byte for byte within it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from mcp_envelope import seal
+from mcp_envelope.dialects import NAMES
+from mcp_envelope.fit.images import ImageBudget, dimensions, image_tokens, put_back, set_aside
+from mcp_envelope.vault.read_tool import read
+from mcp_envelope.vault.vault import open_vault
+
+
+def png(width: int, height: int, noise: int = 0) -> bytes:
+    random = Random(width * height)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + random.randbytes(noise) + bytes(width * 3 - noise) for _ in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+def gif(width: int, height: int) -> bytes:
+    return b"GIF89a" + struct.pack("<HH", width, height) + bytes(20)
+
+
+def jpeg(width: int, height: int, before: int = 60_000) -> bytes:
+    """A JPEG whose size comes after fill bytes, a long segment and a Huffman table."""
+    application = b"\xff\xe1" + struct.pack(">H", before + 2) + b"\xff\xc0" * (before // 2)
+    table = b"\xff\xff\xff\xc4\x00\x04ab"
+    frame = b"\xff\xc2" + struct.pack(">HBHHB", 17, 8, height, width, 3) + bytes(9)
+    return b"\xff\xd8" + application + table + frame + bytes(20)
+
+
+def webp(kind: bytes, width: int, height: int) -> bytes:
+    match kind:
+        case b"VP8X":
+            body = bytes(4) + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+        case b"VP8L":
+            body = b"\x2f" + (width - 1 | height - 1 << 14).to_bytes(4, "little")
+        case _:
+            body = bytes(3) + b"\x9d\x01\x2a" + struct.pack("<HH", width, height)
+    return b"RIFF" + bytes(4) + b"WEBP" + kind + bytes(4) + body + bytes(20)
+
+
+def string(file: bytes) -> bytes:
+    return b'"%b"' % base64.b64encode(file)
+
+
+def block(file: bytes, **more: Any) -> dict[str, Any]:
+    return {"type": "image", "data": base64.b64encode(file).decode(), "mimeType": "image/png", **more}
+
+
+SCREENSHOT = block(png(1280, 720, noise=200))
+
+
+# -- what an image costs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "file",
+    [png(640, 400), gif(640, 400), jpeg(640, 400)]
+    + [webp(kind, 640, 400) for kind in (b"VP8X", b"VP8L", b"VP8 ")],
+)
+def test_the_size_is_read_from_the_header(file: bytes) -> None:
+    assert dimensions(string(file)) == (640, 400)
+
+
+def test_slashes_may_be_escaped() -> None:
+    file = next(string(png(640, height)) for height in range(400, 500) if b"/" in string(png(640, height)))
+    assert dimensions(file.replace(b"/", b"\\/")) == dimensions(file) != None  # noqa: E711
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b'""', b'"!!!!"', b'"\\u0041AAA"', string(b"<svg/>")),
+        *(string(png(9, 9)[:18]), string(gif(0, 5)), string(jpeg(9, 9)[:900])),
+        *(string(b"RIFF" + bytes(40)), string(b"RIFF" + bytes(4) + b"WEBPVP8 " + bytes(40))),
+    ],
+)
+def test_a_size_that_cannot_be_read(data: bytes) -> None:
+    assert dimensions(data) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "cost", "tokens"),
+    [
+        ((1920, 1080), "claude", 69 * 39),
+        ((1920, 1080), "gpt", 2448),
+        ((1920, 1080), "gemini", 1101),
+        ((1920, 1080), "largest", 69 * 39),
+        ((20_000, 20_000), "claude", 4784),
+        ((20_000, 20_000), "gpt", 4916),
+        ((1, 1), "largest", 1101),
+    ],
+)
+def test_what_an_image_costs(size: tuple[int, int], cost: str, tokens: int) -> None:
+    assert image_tokens(*size, cost) == tokens
+
+
+# -- set aside ------------------------------------------------------------------------------------------------
+
+
+def raw(value: dict[str, Any]) -> bytes:
+    return json.dumps(value).encode()
+
+
+def test_what_was_set_aside_is_put_back() -> None:
+    blocks = [raw({"annotations": {"data": '"data":'}, **SCREENSHOT, "_meta": {"data": 1}}), raw(SCREENSHOT)]
+    shown, data = set_aside(blocks, ImageBudget())
+    assert len(data) == 2
+    assert sum(map(len, shown)) < 400
+    assert [json.loads(put_back(bytes(each), data)) for each in shown] == [
+        json.loads(each) for each in blocks
+    ]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {**SCREENSHOT, "type": "audio"},
+        {**SCREENSHOT, "data": 5},
+        {**SCREENSHOT, "data": "x" * 9000},
+        {"type": "image"},
+        {"type": "text", "text": SCREENSHOT["data"]},
+        block(png(4, 4)),
+    ],
+)
+def test_other_blocks_are_left_alone(odd: dict[str, Any]) -> None:
+    assert set_aside([raw(odd)], ImageBudget()) == ((raw(odd),), {})
+
+
+@pytest.mark.parametrize(
+    ("budget", "count"),
+    [
+        (ImageBudget(), 4),
+        (ImageBudget(count=2), 2),
+        (ImageBudget(count=0), 0),
+        (ImageBudget(tokens=2500), 2),
+        (ImageBudget(tokens=1000), 0),
+        (ImageBudget(tokens=3500, cost="gemini"), 3),
+        (ImageBudget(cost="bytes"), 0),
+    ],
+)
+def test_images_have_a_budget(budget: ImageBudget, count: int) -> None:
+    assert len(set_aside([raw(SCREENSHOT)] * 6, budget)[1]) == count
+
+
+# -- in results -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", NAMES)
+@pytest.mark.parametrize("tokens", [200, 2000])
+def test_a_screenshot_passes(dialect: str, tokens: int) -> None:
+    sealed = seal([{"type": "text", "text": "A page."}, SCREENSHOT], dialect=dialect, tokens=tokens)
+    assert SCREENSHOT in json.loads(sealed.content)
+    assert not sealed.cuts
+    assert sealed.report.used <= tokens
+
+
+# ctxo's contract returns a payload without a known list whole.
+@pytest.mark.parametrize("dialect", [name for name in NAMES if name != "ctxo"])
+def test_the_text_beside_it_is_fitted(dialect: str) -> None:
+    sealed = seal(
+        [{"type": "text", "text": "a line of text\n" * 9000}, SCREENSHOT], dialect=dialect, tokens=2000
+    )
+    shown = json.loads(sealed.content)
+    assert SCREENSHOT in shown
+    assert sealed.cuts
+    assert sealed.report.used <= 2000
+    assert sum(len(raw(each)) for each in shown if each != SCREENSHOT) < 16_000
+
+
+def test_the_fifth_one_is_stored_and_read_back_as_an_image(tmp_path: Path) -> None:
+    vault = open_vault(str(tmp_path / "vault.db"))
+    assert vault is not None
+    with closing(vault):
+        sealed = seal([{**SCREENSHOT, "n": n} for n in range(6)], tokens=2000, vault=vault.of(None))
+        shown = json.loads(sealed.content)
+        assert [each["type"] for each in shown[:6]] == ["image"] * 4 + ["text"] * 2
+        assert [cut.path for cut in sealed.cuts] == ["/content/4", "/content/5"]
+        for number in (4, 5):
+            found = read(vault, {"handle": sealed.handle, "path": f"/content/{number}"})
+            assert json.loads(found.content) == [{**SCREENSHOT, "n": number}]
+            assert not found.is_error
+        exact = read(vault, {"handle": sealed.handle, "path": "/content/4/data", "exact": True})
+        assert json.loads(exact.content)[0]["text"].startswith(SCREENSHOT["data"][:100])
