@@ -49,6 +49,13 @@ class Budget(msgspec.Struct, frozen=True):
         """The size in bytes above which no text is within the budget."""
         return self.limit * _MOST_BYTES.get(self.meter.name, 128) + 64
 
+    def is_within(self, other: Budget) -> bool:
+        """Whether every text within this budget is certainly within the other one, too."""
+        if self.meter.name == other.meter.name:
+            return self.limit <= other.limit
+        # Only bytes tell: a token has at least one, and at most as many as its meter says.
+        return (self.limit if self.unit == "bytes" else self.most_bytes) <= other.limit
+
     def holds(self, text: bytes) -> bool:
         """Whether a text is within the budget. It is counted only if its length doesn't decide that."""
         size = len(text)

@@ -247,7 +247,8 @@ class Gateway:
                 changes |= {"tokens": client.tokens, "bytes": client.max_bytes}
         if declared is not None and declared.hint and not policy.hint:
             changes["hint"] = declared.hint
-        return replace(policy, **changes) if changes else policy
+        settled = replace(policy, **changes) if changes else policy
+        return self.settings.lowered(settled) if settled.offers else settled
 
     # -- results ----------------------------------------------------------------------------------------------
 
@@ -424,7 +425,7 @@ class Gateway:
         if not self._vault and policy.vault and not self.settings.may_place(policy):
             # A server is often started in somebody's project, whose files must not send results elsewhere.
             _log.warning(
-                "mcp-envelope: ignoring vault = %r, because %s was not named explicitly",
+                "mcp-envelope: ignoring vault = %r, because %s was not named explicitly or accepted",
                 policy.vault,
                 self.settings.file,
             )

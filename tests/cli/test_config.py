@@ -46,6 +46,7 @@ Run = Callable[..., Outcome]
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))  # the file is the user's own
     for name in list(os.environ):
         if name.startswith("MCP_ENVELOPE_"):
             monkeypatch.delenv(name)
@@ -163,9 +164,18 @@ def test_another_file(run: Run, tmp_path: Path) -> None:
     assert (folder.code, folder.out, folder.err) == (3, "", "error: cannot read .: is a directory\n")
 
 
-def test_a_vault_that_a_found_file_may_not_name(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "mcp-envelope.toml").write_text('vault = "x.db"\n')
-    assert "vault is ignored in a file that was not named; use --config to apply it" in run().err
+def test_a_file_that_was_only_found(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = tmp_path / "mcp-envelope.toml"
+    path.write_text('vault = "x.db"\ntokens = 20_000\n[tools.t]\ntokens = 300\n')
+    outcome = run("t")
+    assert outcome.code == 0
+    assert outcome.rows["tokens"] == ("300", "tool t (mcp-envelope.toml:4)")
+    assert outcome.rows["vault"] == ("-", "built-in")
+    assert "warning: mcp-envelope.toml: ignored: vault; a file that was found, not named, may" in outcome.err
+    assert f"mcp-envelope trust {path}" in outcome.err
+    assert "tokens = 20000 is ignored: it may not exceed 8000 tokens" in run().err
     assert run("--config", "mcp-envelope.toml").err == ""
 
 

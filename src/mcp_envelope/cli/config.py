@@ -1,6 +1,6 @@
 """`mcp-envelope config`: the settings that apply to a tool, and where each of them came from.
 
-The command asks the library for a policy, as a server would, and prints all of it: as a table for a person,
+The command asks the library for a policy, as the proxy would, and prints all of it: as a table for a person,
 as tab-separated lines for a program, as JSON on request. A setting that isn't set is shown with the value
 that it gets in the dialect. Complaints about files go to standard error, and the exit code reflects them; the
 policy is printed all the same, because that is what would apply.
@@ -32,6 +32,8 @@ where settings come from, weakest first:
   built-in, file, profile, tool, environment, the call's own tokenBudget
   The file is the one named by --config or MCP_ENVELOPE_CONFIG, or the nearest
   mcp-envelope.toml or pyproject.toml with [tool.mcp-envelope], from here upwards.
+  For the proxy, one that was only found may lower budgets and nothing else,
+  until you accept it: mcp-envelope trust FILE
 
 exit codes:
   0    printed
@@ -65,14 +67,16 @@ def _policy(options: argparse.Namespace, tool: str | None) -> int:
     if options.config is not None:
         files.read(options.config)  # raises before anything is printed
     # Complaints are printed below, not logged.
-    settings = Settings(options.config, say=lambda problem: None)
-    policy = settings.policy(tool)
+    settings = Settings(options.config, trust_found=False, say=lambda problem: None)
+    policy = settings.lowered(settings.policy(tool))
     rows = [(name, *_row(name, policy)) for name in SETTINGS]
     wrong = settings.problems(policy.dialect)
     if options.json:
         described = {name: {"value": value, "source": source} for name, value, source in rows}
         about = {"tool": tool, "file": settings.file, "detail": policy.detail}
-        console.write_json({**about, "settings": described, "problems": [*wrong, *policy.problems]})
+        console.write_json(
+            {**about, "settings": described, "problems": [*wrong, *policy.problems, *settings.ignored()]}
+        )
     else:
         cells = [(name, _on_one_line(value), console.printable(source)) for name, value, source in rows]
         if console.is_terminal():
@@ -83,10 +87,8 @@ def _policy(options: argparse.Namespace, tool: str | None) -> int:
             console.write_text("".join("\t".join(row) + "\n" for row in cells))
     for problem in wrong:
         console.say("error", problem)
-    for problem in (*policy.problems, *settings.unknown_variables()):
+    for problem in (*policy.problems, *settings.ignored(), *settings.unknown_variables()):
         console.say("warning", problem)
-    if policy.vault is not None and not settings.may_place(policy):
-        console.say("note", "vault is ignored in a file that was not named; use --config to apply it")
     return console.BAD_INPUT if wrong else console.OK
 
 

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "read": "read a stored result page by page, by query or by search",
     "vault": "list and delete stored results",
     "config": "print the settings that apply to a tool, and where they came from",
+    "trust": "accept a settings file that the proxy finds in a working folder",
     "lint": "find MCP tools that bypass the envelope",
     "wrap": "put the proxy in front of the servers in a client's configuration",
     "unwrap": "remove the proxy again, byte for byte",

@@ -271,7 +271,7 @@ def _interceptor(options: argparse.Namespace, server: str, observed: _Observed) 
 
 
 def _gateway(options: argparse.Namespace, server: str, observed: _Observed) -> Gateway:
-    """The gateway. A settings file that was found, not named, may not decide where results are stored."""
+    """The gateway. A settings file that was only found may be a stranger's, so it is not trusted."""
     from ..config import PREFIX, Settings
     from ..gateway import Gateway
 
@@ -279,10 +279,10 @@ def _gateway(options: argparse.Namespace, server: str, observed: _Observed) -> G
     for name, value in (("TOKENS", options.tokens), ("BYTES", options.bytes), ("METER", options.meter)):
         if value is not None:
             environ[PREFIX + name] = str(value)
-    settings = Settings(options.config, environ, say=lambda problem: console.say("warning", problem))
-    vault = options.vault or environ.get(f"{PREFIX}VAULT")
-    if vault is None:
-        vault = (settings.policy().vault if options.config else None) or _DEFAULT_VAULT
+    settings = Settings(
+        options.config, environ, trust_found=False, say=lambda problem: console.say("warning", problem)
+    )
+    vault = options.vault or settings.policy().vault or _DEFAULT_VAULT
     gateway = Gateway(
         settings,
         vault="none" if options.observe else vault,

@@ -20,8 +20,9 @@ from typing import Any, Final, NamedTuple
 
 from ..spelling import did_you_mean
 from .kinds import shown
-from .layers import FileLayers, Given, Layer, known_profile, read_layer
-from .policy import PROFILES, RESPONSE_GLOBAL, RESPONSE_TOOL, SETTINGS
+from .layers import FileLayers, Layer, known_profile, read_layer
+from .policy import PROFILES, RESPONSE_GLOBAL, RESPONSE_TOOL, SETTINGS, Given
+from .trust import Accepted, is_users_own
 
 FILE_NAME: Final = "mcp-envelope.toml"
 PYPROJECT: Final = "pyproject.toml"
@@ -52,9 +53,16 @@ class WatchedFile:
     """One file, wherever `find` finds it."""
 
     def __init__(
-        self, find: Callable[[], FoundFile | None], read: Callable[[str, str], FileLayers], without: str
+        self,
+        find: Callable[[], FoundFile | None],
+        read: Callable[[str, str], FileLayers],
+        without: str,
+        accepted: Accepted | None = None,
     ) -> None:
         self.layers = FileLayers()
+        # Whether somebody vouches for the file: it was named, is the user's own or is on the list.
+        self.is_accepted = accepted is None
+        self._accepted = accepted
         self.name: str | None = None
         self.problem: str | None = None
         self._find = find
@@ -68,15 +76,20 @@ class WatchedFile:
     def look(self) -> bool:
         """Look at the file; return whether anything is different now."""
         found = self._find()
-        if found == self._seen and not self._young:
-            return False
-        before = self.layers, self.problem, self.name
-        if found is None or found.signature is None:
-            self._gone(found)
-        else:
-            self._load(found, found.signature)
-        self._seen = found
-        return before != (self.layers, self.problem, self.name)
+        before = self.layers, self.problem, self.name, self.is_accepted, self._data
+        if found != self._seen or self._young:
+            if found is None or found.signature is None:
+                self._gone(found)
+            else:
+                self._load(found, found.signature)
+            self._seen = found
+        if self._accepted is not None and found is not None and self._data is not None:
+            self.is_accepted = is_users_own(found.path) or self._accepted.holds(found.path, self._data)
+        return before != (self.layers, self.problem, self.name, self.is_accepted, self._data)
+
+    @property
+    def path(self) -> str:
+        return self._seen.path if self._seen else ""
 
     def take_news(self) -> list[str]:
         """Return what happened since the last time."""
@@ -134,7 +147,7 @@ def settings_file(path: str | os.PathLike[str] | None, start: Path) -> WatchedFi
                     return found
         return None
 
-    return WatchedFile(find, read_toml, "the built-in settings apply")
+    return WatchedFile(find, read_toml, "the built-in settings apply", Accepted() if named is None else None)
 
 
 def response_config(start: Path) -> WatchedFile:

@@ -19,16 +19,7 @@ from msgspec import UNSET
 from ..budget import MeterUnavailable, meter_named
 from ..spelling import did_you_mean
 from .kinds import NOTHING, shown
-from .policy import BUILT_IN, PROFILES, RIVALS, SETTINGS, Policy, allowance
-
-
-class Given(NamedTuple):
-    """A value, and where it stands: in a word for `sources`, and in full for a complaint."""
-
-    value: Any
-    source: str
-    place: str
-
+from .policy import BUDGETS, BUILT_IN, PROFILES, RIVALS, SETTINGS, Given, Offer, Policy, allowance
 
 Layer = Mapping[str, Given]
 
@@ -50,6 +41,17 @@ class FileLayers(NamedTuple):
         patterns = [name for name in self.tools if name != tool and fnmatchcase(tool, name)]
         patterns.sort(key=lambda name: sum(char not in "*?[]" for char in name))
         return [self.tools[name] for name in (*patterns, tool) if name in self.tools]
+
+    def offers(self, tool: str | None) -> tuple[Offer, ...]:
+        """Return the budgets for a tool, strongest first."""
+        layers = [self.values, *self.for_tool(tool)]
+        return tuple((name, layer[name]) for layer in reversed(layers) for name in BUDGETS if name in layer)
+
+    def beyond_budgets(self) -> list[str]:
+        """Return the names of all that is set besides budgets."""
+        tables = {"": self.values, **{f"tools.{name}.": layer for name, layer in self.tools.items()}}
+        names = [prefix + name for prefix, layer in tables.items() for name in layer if name not in BUDGETS]
+        return [*names, *(f"profiles.{name}" for name in self.profiles)]
 
     def with_known_profiles(self, profiles: Iterable[str]) -> FileLayers:
         """Return this without choices of a profile that does not exist, and with complaints about them."""

@@ -49,11 +49,25 @@ RIVALS: Final = {"tokens": "bytes", "bytes": "tokens"}
 # What the dialect scalpel's file may set for all tools, and for one.
 RESPONSE_GLOBAL: Final = ("profile",)
 RESPONSE_TOOL: Final = ("profile", "include_only", "exclude_fields")
+# What a file that nobody named or accepted may lower, and all that it may do.
+BUDGETS: Final = ("tokens", "bytes", "max_tokens")
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 # What a call may ask for, unless more is configured.
 _CEILING: Final = 10_000
 
 _TOKENS: Final = whole(100, 10_000_000)
+
+
+class Given(NamedTuple):
+    """A value, and where it stands: in a word for `sources`, and in full for a complaint."""
+
+    value: Any
+    source: str
+    place: str
+
+
+# A setting and a value for it, which counts only if it lowers what applies otherwise.
+Offer = tuple[str, Given]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +148,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     # About the settings, for whoever set them: in the log and in `mcp-envelope config`, not in results.
     problems: tuple[str, ...] = ()
+    # Budgets that a file which nobody vouches for offers, strongest first: see `lowered`.
+    offers: tuple[Offer, ...] = ()
 
     @property
     def allowance(self) -> Allowance:
@@ -148,6 +164,35 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def budget(self) -> Budget | None:
         """The same for `seal`. None: no limit."""
         return self.allowance.budget
+
+    def lowered(self) -> tuple[Policy, tuple[str, ...]]:
+        """Return this policy with the offered budgets that are lower, and a complaint about each other one.
+
+        An offer ranks below everything that somebody chose: it counts only where nothing is set.
+        """
+        policy, problems = self, []
+        for name, given in self.offers:
+            names = {name, RIVALS.get(name, name)}
+            if any(policy.sources.get(each, BUILT_IN) != BUILT_IN for each in names):
+                continue
+            before = policy.allowance
+            offered = msgspec.structs.replace(policy, **{**dict.fromkeys(names), name: given.value})
+            settled = offered.allowance
+            if name == "max_tokens":
+                is_lower, limit = settled.ceiling <= before.ceiling, f"{before.ceiling} tokens"
+            else:
+                is_lower = not before.budget or bool(
+                    settled.budget and settled.budget.is_within(before.budget)
+                )
+                limit = f"{before.limit} {before.unit}"
+            if is_lower:
+                sources = MappingProxyType({**policy.sources, name: given.source})
+                policy = msgspec.structs.replace(offered, sources=sources)
+            else:
+                problems.append(
+                    f"{given.place}: {name} = {given.value} is ignored: it may not exceed {limit}"
+                )
+        return policy, tuple(problems)
 
     def with_budget(self, requested: object) -> Policy:
         """Return this policy for a call that asks for a budget of its own. Never raises."""

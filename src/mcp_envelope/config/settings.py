@@ -20,14 +20,16 @@ import msgspec
 from ..spelling import did_you_mean
 from .files import response_config, settings_file
 from .kinds import NOTHING, shown
-from .layers import FileLayers, Given, Layer, OwnSources, compose, read_layer
-from .policy import BUDGET_ARGUMENT, PREFIX, SETTINGS, Policy
+from .layers import FileLayers, Layer, OwnSources, compose, read_layer
+from .policy import BUDGET_ARGUMENT, PREFIX, SETTINGS, Given, Policy
 
 CONFIG: Final = PREFIX + "CONFIG"
 CTXO_LIMIT: Final = "CTXO_RESPONSE_LIMIT"
 SCALPEL_INFO: Final = "SCALPEL_MCP_INFO"
 # Names of tools come from outside; so many policies are kept before all are made anew.
 _KEPT: Final = 2048
+# So many ignored settings are named.
+_LISTED: Final = 20
 # Variables change their values, too; so many complaints are remembered as said.
 _REMEMBERED: Final = 1000
 # The dialect that `.code-scalpel/response_config.json` belongs to.
@@ -114,6 +116,8 @@ class _State(NamedTuple):
 
     file: FileLayers
     own_file: FileLayers
+    # A file that may only lower budgets.
+    offering: FileLayers
     config: str | None
     policies: dict[tuple[str | None, Snapshot], Policy]
 
@@ -122,7 +126,9 @@ class Settings:
     """Settings from a file, its profiles and tools, and the environment, kept up to date.
 
     `path` names the file; otherwise `MCP_ENVELOPE_CONFIG` does, or it is the nearest one from `start` (the
-    current folder) upwards. `say` takes the complaints; by default they go to the logger `mcp_envelope`.
+    current folder) upwards. `trust_found` is whether a file that was only found has its full effect, as the
+    author of a server wants it. Otherwise it may only lower budgets, until the user accepts it.
+    `say` takes the complaints; by default they go to the logger `mcp_envelope`.
     """
 
     def __init__(
@@ -131,10 +137,12 @@ class Settings:
         environ: Mapping[str, str] | None = None,
         start: Path | None = None,
         *,
+        trust_found: bool = True,
         interval: float = 1.0,
         say: Callable[[str], None] | None = None,
     ) -> None:
         self._path = path
+        self._trust_found = trust_found
         self._start = _folder(start)
         self._environment = Environment(environ)
         self._interval = interval
@@ -147,7 +155,7 @@ class Settings:
         self._due = 0.0
         config = self._environment.read(self._environment.snapshot()).config
         self._file = settings_file(path or config, self._start)
-        self._state = _State(FileLayers(), FileLayers(), config, {})
+        self._state = _State(FileLayers(), FileLayers(), FileLayers(), config, {})
         with self._lock:
             self._look(self._state.config)
         self._say(self.unknown_variables())
@@ -168,9 +176,9 @@ class Settings:
         return policy.with_budget(arguments[BUDGET_ARGUMENT])
 
     def may_place(self, policy: Policy) -> bool:
-        """Whether the file may say where results are kept: only one that somebody named, or the environment."""
+        """Whether the file may say where results are kept: only one that somebody vouches for."""
         from_environment = policy.sources.get("vault", "").startswith(("environment", PREFIX))
-        return from_environment or bool(self._path or self._state.config)
+        return from_environment or self._file.is_accepted
 
     @property
     def file(self) -> str | None:
@@ -184,6 +192,33 @@ class Settings:
             found += [self._own_file.problem, *self._state.own_file.problems]
         return tuple(problem for problem in found if problem)
 
+    def ignored(self) -> tuple[str, ...]:
+        """Return what is ignored because nobody vouches for the file, and how to accept it; or nothing."""
+        if self._trust_found or self._file.is_accepted:
+            return ()
+        names = self._file.layers.beyond_budgets()
+        if not names:
+            return ()
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        return (f"{self._file.name}: ignored: {', '.join(names[:_LISTED])}{more}{self._advice()}",)
+
+    def lowered(self, policy: Policy) -> Policy:
+        """Return the policy with the budgets of a file that may only lower them. Complaints become problems."""
+        policy, wrong = policy.lowered()
+        if not wrong:
+            return policy
+        problems = tuple(f"{problem}{self._advice()}" for problem in wrong)
+        with self._said_lock:  # another version of the file may be told the same
+            self._of_files |= set(problems)
+        self._say(problems)
+        return msgspec.structs.replace(policy, problems=(*policy.problems, *problems))
+
+    def _advice(self) -> str:
+        import shlex
+
+        why = "a file that was found, not named, may only lower budgets"
+        return f"; {why}. To accept it: mcp-envelope trust {shlex.quote(self._file.path)}"
+
     def unknown_variables(self) -> tuple[str, ...]:
         """Return what is wrong with the names of variables."""
         return self._environment.unknown()
@@ -196,10 +231,12 @@ class Settings:
         changed = [self._file.look(), self._own_file.look()]
         if any(changed) or renamed:
             spoken = {policy.dialect for policy in list(self._state.policies.values())}
-            file = self._file.layers
+            file, offering = self._file.layers, FileLayers()
+            if not (self._trust_found or self._file.is_accepted):
+                file, offering = FileLayers(problems=file.problems), file
             # A dialect's file may name the profiles of ours, which is why only now can they be checked.
             own_file = self._own_file.layers.with_known_profiles(file.profiles)
-            self._state = _State(file, own_file, config, {})
+            self._state = _State(file, own_file, offering, config, {})
             wrong = set(self.problems(_SCALPEL))
             with self._said_lock:  # what was fixed may be said again
                 self._said -= self._of_files - wrong
@@ -207,6 +244,8 @@ class Settings:
             news, own_news = self._file.take_news(), self._own_file.take_news()
             # Only those who speak the dialect hear of its file.
             for each in news + own_news if _SCALPEL in spoken else news:
+                self._say_to(each)
+            for each in self.ignored():
                 self._say_to(each)
             self._say(self.problems())
         self._due = time.monotonic() + self._interval
@@ -222,7 +261,7 @@ class Settings:
         policy = compose(tool, state.file, read.layer, own)
         own_problem = read.own_problems.get(policy.dialect)
         problems = (*read.problems, *([own_problem] if own_problem else ()), *policy.problems)
-        policy = msgspec.structs.replace(policy, problems=problems)
+        policy = msgspec.structs.replace(policy, problems=problems, offers=state.offering.offers(tool))
         self._say((*policy.problems, *self.problems(policy.dialect)))
         if len(state.policies) >= _KEPT:
             state.policies.clear()

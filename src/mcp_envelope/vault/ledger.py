@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from .sqlite import Database, state_folder
-from .store import StoreError
+from .sqlite import Database
+from .store import StoreError, state_folder
 
 if TYPE_CHECKING:
     from ..envelope import Sealed

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -39,6 +38,7 @@ from .store import (
     Gone,
     Stats,
     StoreError,
+    state_folder,
 )
 
 # How long a writer waits for another one, in seconds.
@@ -55,19 +55,6 @@ PRAGMA synchronous = NORMAL;
 PRAGMA journal_size_limit = 67108864;
 PRAGMA trusted_schema = OFF;
 """
-
-
-def state_folder() -> Path:
-    """Where programs keep what should outlive a restart, on this system."""
-    if named := os.environ.get("XDG_STATE_HOME"):
-        base = Path(named)
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path.home() / ".local" / "state"
-    return base / "mcp-envelope"
 
 
 class Database:

@@ -1,0 +1,77 @@
+"""Which settings files the user has accepted, as direnv does: each by its path and by what it says.
+
+The list is a private file in the user's state folder. A file that has changed since is no longer accepted. A
+file in the home folder itself is the user's own and needs no acceptance. A list that cannot be read accepts
+nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ..vault.store import state_folder
+
+_LARGEST: Final = 10_000_000
+
+
+def digest(data: bytes) -> str:
+    return sha256(data).hexdigest()
+
+
+def identity(path: str | os.PathLike[str]) -> str:
+    """Return the one path by which a file is known. A link is a file of its own: it may lead elsewhere later."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def is_users_own(path: str) -> bool:
+    return os.path.dirname(identity(path)) == os.path.realpath(os.path.expanduser("~"))
+
+
+class Accepted:
+    """The list of accepted files: path -> digest. It is read again when it has changed."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or state_folder() / "trusted.json"
+        self._seen: tuple[int, int, int] | None = None
+        self._files: dict[str, str] = {}
+
+    def files(self) -> dict[str, str]:
+        try:
+            about = self.path.stat()
+            seen = about.st_mtime_ns, about.st_size, about.st_ino
+            if seen != self._seen:
+                fits = about.st_size <= _LARGEST and self.path.is_file()
+                data = self.path.read_bytes() if fits else b"{}"
+                self._files, self._seen = msgspec.json.decode(data, type=dict[str, str]), seen
+        except (OSError, ValueError):
+            self._files, self._seen = {}, None
+        return self._files
+
+    def holds(self, path: str, data: bytes) -> bool:
+        return self.files().get(identity(path)) == digest(data)
+
+    def add(self, path: str, data: bytes) -> None:
+        self._write({**self.files(), identity(path): digest(data)})
+
+    def remove(self, path: str) -> bool:
+        """Return whether the file was on the list."""
+        left = {each: known for each, known in self.files().items() if each != identity(path)}
+        if len(left) == len(self.files()):
+            return False
+        self._write(left)
+        return True
+
+    def _write(self, files: dict[str, str]) -> None:
+        """Replace the list at once, so that nobody reads half of it."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(files)))
+        os.replace(draft, self.path)
