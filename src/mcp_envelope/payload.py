@@ -9,9 +9,11 @@ content blocks only if every item clearly is one.
 from __future__ import annotations
 
 import codecs
+import json
 import os
 import string
 from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
@@ -225,11 +227,39 @@ def _spells(written: bytes, raw: Buffer, bare: bool = True) -> bool:
         # Decoding it would take many times its memory; keeping both copies takes only twice.
         return False
     try:
-        value = msgspec.json.decode(raw)
-        # The same value may be spelled differently: 1.0 and 1, or with escapes.
-        return bool(msgspec.json.decode(written) == value)
-    except msgspec.DecodeError:
+        return bool(_meaning(written) == _meaning(bytes(raw)))
+    except ValueError:
         return False
+
+
+def _meaning(raw: bytes) -> Any:
+    """Return a JSON value, equal only to what every client sees as the same: `1` isn't `true` or `1.0`."""
+    return json.loads(
+        raw, parse_int=_whole, parse_float=_real, parse_constant=_refused, object_pairs_hook=_object
+    )
+
+
+def _whole(spelled: str) -> tuple[str]:
+    return (spelled,)
+
+
+def _real(spelled: str) -> tuple[Decimal | str, bool]:
+    try:
+        return Decimal(spelled), spelled[0] == "-"
+    except InvalidOperation:
+        # The exponent is too large even for a decimal.
+        return spelled, True
+
+
+def _refused(spelled: str) -> Any:
+    raise ValueError(f"{spelled} is not JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("of equal keys, clients see one or the other")
+    return members
 
 
 def read_payload(value: Any, read_as: As = "auto") -> Payload:

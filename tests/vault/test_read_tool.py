@@ -282,7 +282,7 @@ def test_a_result_with_two_lanes_is_stored_whole(vault: Vault) -> None:
         (["[1, 2]"], {"result": [1, 2]}),
         (["1", "2"], {"result": [1, 2]}),
         (["one", "two"], {"result": ["one", "two"]}),
-        (['{\n "a": 1.0\n}'], {"a": 1}),
+        (['{\n "a": 1.0\n}'], {"a": 1.0}),
         (['"caf\\u00e9"'], "café"),
         (['"caf\\u00e9"'], {"result": "café"}),
         ([], {"a": 1}),

@@ -87,20 +87,18 @@ class Scalpel(Dialect):
             envelope = first_that_fits(lambda length: _framed(plan, None, (), problem, length), plan.limit)
         if problem is not None and plan.outcome.error is None and plan.outcome.miss is None:
             plan = replace(plan, outcome=replace(plan.outcome, error=problem))
-        blocks = [text_block(envelope.json.decode())]
-        note = _note(plan, envelope.cuts)
-        if note:
-            # The contract doesn't know cuts, so the envelope has no place for them.
-            blocks.append(text_block(note))
-        content = plan.lane(
-            b"[%b]" % b",".join(blocks), envelope.cuts, measured=envelope.json + note.encode()
-        )
+        content = plan.lane(_content(plan, envelope.json, envelope.cuts), envelope.cuts)
+        envelope = plan.lane(envelope.json, envelope.cuts, envelope.body)
         meta = notice.meta(plan.with_cuts(envelope.cuts)) if envelope.cuts else None
         return Lanes(content, envelope, False, plan.outcome, meta)
 
 
-def _note(plan: Plan, cuts: tuple[Cut, ...]) -> str:
-    return notice.sentence(plan.with_cuts(cuts), 1, beside_handle=False) if cuts else ""
+def _content(plan: Plan, envelope: bytes, cuts: tuple[Cut, ...]) -> bytes:
+    """Return the text lane. The contract doesn't know cuts, so a note about them follows the envelope."""
+    blocks = [text_block(envelope.decode())]
+    if cuts:
+        blocks.append(text_block(notice.sentence(plan.with_cuts(cuts), 1, beside_handle=False)))
+    return b"[%b]" % b",".join(blocks)
 
 
 def _conforms(plan: Plan) -> bool:
@@ -139,7 +137,8 @@ def _framed(
     if data is not None or everything or problem is None:
         parts.append(b'"data":%b' % (data if data is not None else b"null"))
     text = b"{%b}" % b",".join(parts)
-    return plan.lane(text, cuts, data or b"", measured=text + _note(plan, cuts).encode())
+    # The text lane is the larger one: its escapes, blocks and note come on top.
+    return plan.lane(text, cuts, data or b"", measured=_content(plan, text, cuts))
 
 
 def _short(value: Any, length: int) -> Any:
