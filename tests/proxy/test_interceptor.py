@@ -525,3 +525,43 @@ def test_a_key_that_is_not_utf8_costs_a_cut_result_no_other_member(talk: Talk, k
     [shown], _ = talk.reply(reply)
     found = json.loads(shown)["result"]
     assert (found["isError"], found["good"], found["_meta"]["progress"]) == (True, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [(5, "5"), ("5", 5), (5, "05"), (5, " 5"), (0, ""), (-1, "-1"), (5, "5.0"), (5, "0x5")],
+)
+def test_an_id_in_another_spelling_is_the_same_to_clients(talk: Talk, asked: Any, answered: Any) -> None:
+    talk.send(call(asked, "t"))
+    [shown], _ = talk.reply(result(answered, content=texts("x" * 50_000)))
+    assert count(json.loads(shown)["result"]["content"]) <= talk.tokens
+    assert json.loads(shown)["id"] == answered
+
+
+def test_ids_that_differ_in_spelling_alone_are_told_apart(talk: Talk) -> None:
+    talk.send(call(5, "t"))
+    talk.send(request("5", "prompts/list"))
+    prompts = result("5", prompts=["x" * 50_000])
+    assert talk.reply(prompts) == ([prompts], [])
+    [shown], _ = talk.reply(result(5, content=texts("x" * 50_000)))
+    assert len(shown) < 10_000
+
+
+@pytest.mark.parametrize("kind", ["x-unheard-of", "input_required", "task", "Complete", ""])
+def test_lanes_are_fitted_whatever_the_result_type(talk: Talk, kind: str) -> None:
+    got = talk.called("t", {"resultType": kind, "content": texts("x" * 50_000)})
+    assert count(got["content"]) <= talk.tokens
+
+
+def test_an_unknown_result_type_without_lanes_is_fitted(talk: Talk) -> None:
+    got = talk.called("t", {"resultType": "x-unheard-of", "more": "x" * 50_000})
+    assert count(got) <= talk.tokens + 400
+    small = result(7, resultType="x-unheard-of", more="x")
+    talk.send(call(7, "t"))
+    assert talk.reply(small) == ([small], [])
+
+
+def test_the_result_of_an_unknown_task_is_fitted(talk: Talk) -> None:
+    talk.send(request(2, "tasks/result", taskId="forgotten"))
+    [shown], _ = talk.reply(result(2, content=texts("x" * 50_000)))
+    assert count(json.loads(shown)["result"]["content"]) <= talk.tokens

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -39,6 +41,8 @@ INTERNAL_ERROR: Final = -32603
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 CANNOT_OPEN: Final = (TooDeep, *UNREADABLE)
 _COMPLETE: Final = "complete"
+# The types of what is not a result yet.
+_INTERIM: Final = ("input_required", "task")
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -204,6 +208,11 @@ def read_batch(data: bytes) -> list[bytes] | None:
     return None
 
 
+def is_message(data: bytes) -> bool:
+    """Whether we can read it."""
+    return read(data) is not None or read_batch(data) is not None
+
+
 def id_key(raw: bytes) -> Id:
     """An id as a key: equal for equal values, whatever they are and however they are spelled."""
     try:
@@ -216,6 +225,18 @@ def id_key(raw: bytes) -> Id:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "r", raw
     return "n", int(value) if value == int(value) else value
+
+
+def same_id(key: Id) -> Id | None:
+    """The other spelling of a number: to clients, a response to "5" also answers request 5. None if there is none."""
+    kind, value = key
+    if kind == "n":
+        return "s", str(value)
+    # Python's client reads "05" as a number, JavaScript's "5.0", "0x5" and an empty string, too.
+    for number in (int, float, partial(int, base=0)) if kind == "s" else ():
+        with suppress(ValueError, OverflowError):
+            return "n", int(number(value.strip() or "0"))
+    return None
 
 
 def read_error(error: Buffer | UnsetType) -> Error:
@@ -253,19 +274,20 @@ def value_of(raw: Raw) -> Any:
 
 
 def read_result(raw: Raw) -> ToolResult | None:
-    """Read a result; None for what is not a result yet: a task, or a request for input."""
+    """Read a result; None for what is not a result yet: a task, or a request for input.
+
+    Whatever has lanes is a result, as older clients show them without a look at the type.
+    """
     try:
         members = _RESULT.decode(raw)
     except UNREADABLE:
         members = _read_malformed(raw)
-    if members.result_type != _COMPLETE:
-        return None
     structured = None if isinstance(members.structured, UnsetType) else members.structured
     if not isinstance(members.content, UnsetType):
         lanes = Result(members.content, structured, members.is_error)
     elif structured is not None:
         lanes = Result([], structured, members.is_error)
-    elif task_of(raw) is not None:
+    elif members.result_type in _INTERIM or task_of(raw) is not None:
         return None
     else:
         # Something else altogether: a client would have to show all of it.

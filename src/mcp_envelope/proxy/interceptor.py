@@ -130,8 +130,7 @@ class Interceptor:
             started = self._requests.task(frames.text_of(frame.param("taskId")) or "")
             if started is not None:
                 return replace(pending, call=started.call, sender=started.sender)
-            if self._adopts:
-                return replace(pending, call=self._unknown_call())
+            return replace(pending, call=self._unknown_call())
         return pending
 
     def _cancelled(self, frame: Frame, data: bytes) -> Outgoing:
@@ -436,6 +435,8 @@ class Requests:
     def take(self, key: Id) -> Pending | None:
         """Remove and return the request that a response belongs to."""
         with self._lock:
+            if key not in self._waiting:
+                key = frames.same_id(key) or key
             waiting = self._waiting.get(key)
             if waiting is None:
                 return None
