@@ -148,6 +148,14 @@ def test_other_blocks_are_left_alone(odd: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    "odd", [b'{"type":"image","data":"%b"}', b'{"type":"%b"}', b'{"%b":1}', b"[%b]", b"[" * 9000]
+)
+def test_what_is_not_even_json_is_left_alone(odd: bytes) -> None:
+    block = odd % (b"\xff" * 9000) if b"%" in odd else odd
+    assert set_aside([block], ImageBudget()) == ((block,), {})
+
+
+@pytest.mark.parametrize(
     ("budget", "count"),
     [
         (ImageBudget(), 4),

@@ -71,7 +71,7 @@ def _split(block: Buffer) -> tuple[bytes, bytes, bytes] | None:
     try:
         data = bytes(msgspec.json.decode(block, type=_Image).data)
         members = Node(block).members()
-    except (msgspec.MsgspecError, TooDeep, RecursionError):
+    except (msgspec.MsgspecError, TooDeep, RecursionError, UnicodeError):
         return None
     keys = [member.key for member in members]
     if data[:1] != b'"' or keys.count("data") != 1:
