@@ -208,11 +208,6 @@ def read_batch(data: bytes) -> list[bytes] | None:
     return None
 
 
-def is_message(data: bytes) -> bool:
-    """Whether we can read it."""
-    return read(data) is not None or read_batch(data) is not None
-
-
 def id_key(raw: bytes) -> Id:
     """An id as a key: equal for equal values, whatever they are and however they are spelled."""
     try:
@@ -228,7 +223,7 @@ def id_key(raw: bytes) -> Id:
 
 
 def same_id(key: Id) -> Id | None:
-    """The other spelling of a number: to clients, a response to "5" also answers request 5. None if there is none."""
+    """Return the other spelling of a number, since clients take a response to "5" for one to 5, if there is one."""
     kind, value = key
     if kind == "n":
         return "s", str(value)
