@@ -28,6 +28,11 @@ class _Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int | None = None
     # Whether the client can follow links to stored results.
     links: bool = False
+    # Whether its model gets to see images, the longest side that isn't scaled down on the way, and the most
+    # bytes of base64 that an image may have.
+    images: bool = True
+    image_pixels: int | None = None
+    image_bytes: int | None = None
 
 
 class Client(_Limits, frozen=True, kw_only=True):
