@@ -39,6 +39,9 @@ class Budget(msgspec.Struct, frozen=True):
     limit: int
     meter: Meter
     warning: str | None = None
+    # Whether this is the dialect's own limit, with the exceptions that its contract makes. A budget that
+    # somebody set has none.
+    is_own: bool = False
 
     @property
     def unit(self) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -42,6 +43,7 @@ from .scrubbing import SAID, scrub
 if TYPE_CHECKING:
     from .config import Policy
 
+_log = logging.getLogger("mcp_envelope")
 _READINGS: Final = get_args(As)
 # A URL, or a host and its port.
 _ADDRESS: Final = re.compile(r"\w://|[\w\]]:[0-9]{1,5}\b")
@@ -255,13 +257,31 @@ def _conforms(payload: Payload, schema: Schema, wrap: bool) -> bool:
 
 def seal_plan(plan: Plan, dialect: Dialect, vault: Keeper | None = None) -> Sealed:
     """Fit a plan, and store the whole payload first if the lanes don't show all of it."""
+    sealed = _kept(plan, dialect, vault)
+    if sealed.over_budget:
+        report = sealed.report
+        _log.warning(
+            "mcp-envelope: %s: the result has %d %s and %s's own limit is %d; it has nothing that %s may cut, "
+            "so it is sent whole. A budget that is set explicitly is always kept.",
+            plan.outcome.tool or "seal",
+            report.used,
+            report.unit,
+            dialect.name,
+            report.limit,
+            dialect.name,
+        )
+    return sealed
+
+
+def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
     if vault is None or plan.payload.is_empty or plan.payload.page is not None:
         return Sealed(plan, _fit(_announced(plan, dialect), dialect), in_place=dialect.in_place)
     handle, expires = vault.promise()
     promised = replace(plan, outcome=replace(plan.outcome, handle=handle, expires=expires))
     announced = _announced(promised, dialect)
     lanes = _fit(announced, dialect)
-    if announced is not promised or lanes.cuts or lanes.content.cuts or lanes.outcome.error is not None:
+    # Whatever names the handle must find the payload there, and whatever was left out must be somewhere.
+    if lanes.cuts or lanes.content.cuts or lanes.outcome.error is not None or lanes.name(handle):
         if plan.payload.node is not None:
             # Free memory first, since storing needs some itself.
             plan.payload.node.forget()
@@ -328,6 +348,7 @@ class Sealed:
     """A result, ready for the wire."""
 
     def __init__(self, plan: Plan, lanes: Lanes, *, in_place: bool = True) -> None:
+        self._lanes = lanes
         self._content = lanes.content
         self._structured = lanes.structured
         self._outcome = lanes.outcome
@@ -377,7 +398,16 @@ class Sealed:
     @property
     def handle(self) -> str | None:
         """The handle of the stored payload, if the result names it."""
-        return self._outcome.handle if self.cuts or self._outcome.error is not None else None
+        handle = self._outcome.handle
+        return handle if handle is not None and self._lanes.name(handle) else None
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether the result exceeds its dialect's own limit, by an exception that the contract makes."""
+        limit = self._budget.limit
+        return self._budget.is_own and not (
+            self._content.fits(limit) and (self._structured is None or self._structured.fits(limit))
+        )
 
     @property
     def payload_size(self) -> int:

@@ -23,6 +23,7 @@ from .codes import Problem
 from .fit.documents import Cut, Fitted, Fitter
 from .fit.images import ImageBudget, put_back
 from .fit.ranking import Ranking
+from .jsontext.document import encode
 from .outcome import Outcome
 from .payload import Payload
 from .schema import FREE, Schema
@@ -102,6 +103,13 @@ class Lanes(msgspec.Struct, frozen=True):
     def cuts(self) -> tuple[Cut, ...]:
         """The cuts in the structured lane, or in the text if that lane is whole or absent."""
         return (self.structured.cuts if self.structured else ()) or self.content.cuts
+
+    def name(self, handle: str) -> bool:
+        """Whether a handle occurs in what is sent, in words or in a link. No other text has its random bits."""
+        raw = handle.encode()
+        if raw in self.content.json or (self.structured is not None and raw in self.structured.json):
+            return True
+        return self.meta is not None and raw in encode(self.meta)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -485,6 +485,19 @@ def test_every_dialect_keeps_what_is_cut(run: Run, hits: str, dialect: str) -> N
     vault.close()
 
 
+def test_an_explicit_budget_is_kept_and_a_contracts_exception_is_announced(run: Run) -> None:
+    payload = json.dumps({"tree": "word " * 10_000}).encode()
+    outcome = run("--dialect", "ctxo", "--tokens", "200", "--vault", "vault.db", stdin=payload)
+    assert outcome.code == 4
+    assert "RESULT_TOO_LARGE" in outcome.err
+    assert "nothing was cut" not in outcome.err
+    message = json.loads(outcome.result["content"][0]["text"])["message"]
+    assert "envelope_read(handle=" in message
+    outcome = run("--dialect", "ctxo", stdin=payload)
+    assert outcome.code == 0
+    assert "exceed the limit of ctxo, 8,192" in outcome.err
+
+
 def test_what_cannot_be_cut_is_kept_too(run: Run, tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text('{"required": ["a"], "properties": {"a": {"pattern": "^x*$"}}}')
     payload = json.dumps({"a": "x" * 9000}).encode()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -11,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_envelope import Failure, Miss, Reply, rank, seal
+from mcp_envelope.budget import Budget
 from mcp_envelope.budget import meter_named as meter
 from mcp_envelope.dialects import NAMES, ctxo, dialect, gel
 from mcp_envelope.payload import to_json
+from mcp_envelope.vault.sqlite import SQLiteStore
+from mcp_envelope.vault.vault import Vault
 
 from ..conftest import examples
 from ..strategies import Shape, large_values, object_shapes, small_values, words
@@ -71,16 +76,23 @@ def test_transcend_never_uses_more_than_requested(outcome: Any, tokens: int, han
     jsonschema_rs.validate(dialect("transcend").output_schema(None) or {}, result)
 
 
-@given(value=large_values, limit=st.integers(1, 20_000), names=st.lists(words, max_size=2))
-@settings(max_examples=examples(100))
-def test_ctxo_keeps_the_whole_document_within_the_limit(value: Any, limit: int, names: list[str]) -> None:
+@given(value=large_values, limit=st.integers(1, 20_000), is_own=st.booleans())
+@settings(max_examples=examples(150))
+def test_ctxo_cuts_a_payload_over_the_limit(value: Any, limit: int, is_own: bool) -> None:
     payload = {"results": value, "files": [value] * 5, "other": 1}
-    sealed = seal(payload, dialect="ctxo", max_bytes=limit)
+    budget = Budget(limit, meter("bytes"), is_own=True) if is_own else Budget.of(max_bytes=limit)
+    sealed = seal(payload, dialect="ctxo", budget=budget)
     text = text_of(sealed)
     result = json.loads(text)
+    if not is_own:
+        assert len(text.encode()) <= budget.limit
+        if "_meta" not in result:
+            assert result["error"] is True
+            assert sealed.problem is not None
+            return
     lists = [member for key, member in result.items() if key in ctxo.TRUNCATABLE and isinstance(member, list)]
-    if len(text.encode()) > limit:
-        assert all(len(member) <= 1 for member in lists), "as far as lists can go"
+    if len(text.encode()) > budget.limit and len(to_json(payload)) > limit:
+        assert all(not member for member in lists), "as far as lists can go"
     meta = result.pop("_meta")
     largest = max(
         (value, payload["files"]), key=lambda member: len(member) if isinstance(member, list) else -1
@@ -89,6 +101,8 @@ def test_ctxo_keeps_the_whole_document_within_the_limit(value: Any, limit: int, 
     assert meta["totalBytes"] == len(to_json(payload))
     assert meta["truncated"] == (result != json.loads(json.dumps(payload)))
     assert ("hint" in meta) == meta["truncated"]
+    if len(to_json(payload)) <= limit and is_own:
+        assert not meta["truncated"], "at or under the limit a payload is verbatim"
 
 
 def test_ctxo_uses_its_limit() -> None:
@@ -96,13 +110,62 @@ def test_ctxo_uses_its_limit() -> None:
     assert 8192 - 12 <= len(text.encode()) <= 8192
     two = text_of(seal({"results": ["x" * 90] * 500, "files": ["y" * 90] * 400, "n": 1}, dialect="ctxo"))
     assert len(two.encode()) <= 8192
+    kept = json.loads(two)
+    assert len(kept["results"]) >= 35 <= len(kept["files"]), "two lists share the limit"
 
 
-def test_ctxo_without_a_list_returns_everything() -> None:
-    assert len(text_of(seal({"tree": "x" * 20_000}, dialect="ctxo"))) > 20_000
-    one = json.loads(text_of(seal({"results": ["x" * 20_000]}, dialect="ctxo")))
-    assert one["_meta"]["truncated"] is False
-    assert (one["_meta"]["totalItems"], one["_meta"]["returnedItems"]) == (1, 1)
+@pytest.mark.parametrize("size", [8190, 8191, 8192, 8193])
+def test_ctxo_is_verbatim_up_to_the_limit(size: int) -> None:
+    payload = {"results": [{"n": n} for n in range(100)], "more": ""}
+    payload["more"] = "x" * (size - len(to_json(payload)))
+    sealed = seal(payload, dialect="ctxo")
+    result = json.loads(text_of(sealed))
+    meta = result.pop("_meta")
+    assert (result == payload) == (size <= 8192) == (not meta["truncated"])
+    assert sealed.over_budget is False
+    assert sealed.report.used <= 8192
+
+
+def test_ctxo_shows_no_item_if_none_fits() -> None:
+    payload = {"results": ["x" * 20_000, "small"], "total": 2}
+    text = text_of(seal(payload, dialect="ctxo", hint="Ask for one."))
+    assert json.loads(text) == {
+        "results": [],
+        "total": 2,
+        "_meta": {
+            "totalItems": 2,
+            "returnedItems": 0,
+            "truncated": True,
+            "totalBytes": len(to_json(payload)),
+            "hint": "Ask for one.",
+        },
+    }
+
+
+def test_ctxo_without_a_list_returns_everything(caplog: pytest.LogCaptureFixture) -> None:
+    sealed = seal({"tree": "x" * 20_000}, dialect="ctxo", tool="read_tree")
+    assert len(text_of(sealed)) > 20_000
+    assert sealed.over_budget
+    assert sealed.report.used > sealed.report.limit == 8192
+    [record] = caplog.records
+    assert "read_tree" in record.getMessage()
+    assert "8192" in record.getMessage()
+
+
+@pytest.mark.parametrize("budget", [{"tokens": 200}, {"max_bytes": 300}])
+def test_ctxo_keeps_a_budget_that_is_set_even_without_a_list(budget: dict[str, Any], tmp_path: Path) -> None:
+    with closing(Vault(SQLiteStore(tmp_path / "v.db"))) as vault:
+        sealed = seal({"tree": "x " * 20_000}, dialect="ctxo", vault=vault.of(None), **budget)
+        result = json.loads(text_of(sealed))
+        assert list(result) == ["error", "message"]
+        assert result["error"] is True
+        assert not sealed.is_error, "the contract never sets isError"
+        assert sealed.problem is not None
+        assert sealed.problem.code == "RESULT_TOO_LARGE"
+        assert sealed.report.used <= sealed.report.limit
+        assert sealed.handle
+        assert sealed.handle in result["message"]
+        assert vault.open(sealed.handle).entry.size > 40_000
 
 
 @given(outcome=outcomes, tokens=st.integers(200, 5000))

@@ -147,6 +147,12 @@ def _run(
     if schema is not None and node is not None and (too_large or not sealed.truncated):
         warnings += _mismatch(schema, data, wrap, options)
     files.write(options.output, sealed.to_json() + b"\n")
+    if sealed.over_budget:
+        report = sealed.report
+        warnings.append(
+            f"{report.used:,} {report.unit} exceed the limit of {options.dialect}, {report.limit:,}: nothing here "
+            "is a list that it may cut, and its contract sends such a result whole; --tokens or --bytes is kept"
+        )
     for note in notes if not options.quiet else ():
         console.say("note", note)
     for warning in warnings:
@@ -278,6 +284,8 @@ def _summary(sealed: Sealed) -> str:
     report = sealed.report
     limit = f" of {report.limit:,}" if report.limit < _NO_LIMIT else ""
     said = f"sealed: {report.used:,}{limit} {report.unit}"
+    if sealed.problem is not None:
+        return said
     if not sealed.cuts:
         return f"{said}; nothing was cut"
     cuts = sorted(sealed.cuts, key=lambda cut: -cut.dropped)

@@ -19,7 +19,18 @@ from msgspec import UNSET
 from ..budget import MeterUnavailable, meter_named
 from ..spelling import did_you_mean
 from .kinds import NOTHING, shown
-from .policy import BUDGETS, BUILT_IN, PROFILES, RIVALS, SETTINGS, Given, Offer, Policy, allowance
+from .policy import (
+    BUDGETS,
+    BUILT_IN,
+    PROFILES,
+    RIVALS,
+    SETTINGS,
+    Given,
+    Offer,
+    Policy,
+    allowance,
+    is_own_limit,
+)
 
 Layer = Mapping[str, Given]
 
@@ -155,7 +166,8 @@ def _settled(fold: _Fold, problems: list[str]) -> Policy:
         except MeterUnavailable as error:
             problems.append(f"{sources['meter']}: {error}; the default meter is used")
             values["meter"], sources["meter"] = None, BUILT_IN
-    settled = allowance(*(values[name] for name in ("dialect", "tokens", "bytes", "max_tokens", "meter")))
+    wanted = (values[name] for name in ("dialect", "tokens", "bytes", "max_tokens", "meter"))
+    settled = allowance(*wanted, is_own_limit(values["dialect"], sources))
     problems += [f"{sources[name]}: {problem}" for name, problem in settled.problems]
     if values[settled.unit] is not None:
         values[settled.unit] = settled.limit

@@ -154,7 +154,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def allowance(self) -> Allowance:
         """The budget with the dialect's defaults filled in."""
-        return allowance(self.dialect, self.tokens, self.bytes, self.max_tokens, self.meter)
+        is_own = is_own_limit(self.dialect, self.sources)
+        return allowance(self.dialect, self.tokens, self.bytes, self.max_tokens, self.meter, is_own)
 
     @property
     def images(self) -> ImageBudget:
@@ -243,10 +244,14 @@ class Allowance(msgspec.Struct, frozen=True, dict=True):
     ceiling: int
     # Pairs of a setting and what is wrong with it.
     problems: tuple[tuple[str, str], ...] = ()
+    # Whether nobody set it: see `Budget`.
+    is_own: bool = False
 
     @cached_property
     def budget(self) -> Budget | None:
-        return None if self.limit is None else Budget(self.limit, meter_named(self.meter))
+        if self.limit is None:
+            return None
+        return Budget(self.limit, meter_named(self.meter), is_own=self.is_own)
 
     def request(self, requested: object) -> tuple[int | None, str]:
         """Return the tokens for a call that asks for so many, None for the default, and a warning or nothing."""
@@ -262,9 +267,20 @@ class Allowance(msgspec.Struct, frozen=True, dict=True):
         return floor, f"{asked} was rounded down to {floor}" if floor != number else ""
 
 
+def is_own_limit(dialect: str, sources: Mapping[str, str]) -> bool:
+    """Whether the limit in bytes comes from the variable that the dialect's contract defines."""
+    source = sources.get("bytes", BUILT_IN)
+    return source != BUILT_IN and source == f"environment {dialects.DIALECTS[dialect].limit_variable}"
+
+
 @lru_cache(1024)
 def allowance(
-    dialect: str, tokens: int | None, max_bytes: int | None, max_tokens: int | None, meter: str | None
+    dialect: str,
+    tokens: int | None,
+    max_bytes: int | None,
+    max_tokens: int | None,
+    meter: str | None,
+    is_own: bool = False,
 ) -> Allowance:
     """Return the budget for these settings, which move the dialect's default within its range.
 
@@ -289,16 +305,17 @@ def allowance(
     if tokens is not None:
         tokens = clamped("tokens", tokens, least, ceiling, dialect if max_tokens is None else "max_tokens")
     elif max_bytes is not None:
-        max_bytes = clamped("bytes", max_bytes, limits.least_bytes, math.inf)
+        max_bytes = clamped("bytes", max_bytes, 1 if is_own else limits.least_bytes, math.inf)
     else:
+        is_own = True
         max_bytes = limits.bytes
         tokens = None if limits.tokens is None else min(limits.tokens, ceiling)
     if max_bytes is not None:
-        return Allowance(max_bytes, "bytes", "bytes", least, ceiling, tuple(problems))
+        return Allowance(max_bytes, "bytes", "bytes", least, ceiling, tuple(problems), is_own)
     if meter == "bytes":
         problems.append(("meter", f"the meter bytes goes with a budget in bytes; {limits.meter} is used"))
         meter = None
-    return Allowance(tokens, "tokens", meter or limits.meter, least, ceiling, tuple(problems))
+    return Allowance(tokens, "tokens", meter or limits.meter, least, ceiling, tuple(problems), is_own)
 
 
 def _number(requested: object) -> int | float | None:

@@ -52,6 +52,8 @@ class Dialect:
     # The name of the argument for a call's own budget.
     budget_argument: ClassVar[str] = "tokenBudget"
     limits: ClassVar[BudgetRange] = BudgetRange()
+    # The environment variable with which the contract itself lets people move its limit.
+    limit_variable: ClassVar[str | None] = None
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
         """Return the requested budget of a call, in this dialect's unit and range."""

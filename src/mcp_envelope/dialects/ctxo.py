@@ -1,23 +1,28 @@
 """The dialect `ctxo`: the payload's own keys, then `_meta`, in one text block of limited size.
 
-Strategy: only lists with known names are cut. The one with the most items is cut first, to the longest prefix
-with which the whole document, `_meta` included, is within the limit, but to one item at least; if that is not
-enough, the next one follows. A payload without such a list is returned whole, as the contract says.
+Strategy: a payload at or under the limit goes out verbatim, with `_meta` behind it. Over it, lists with known
+names are cut, and nothing else. The one with the most items is cut first, to the longest prefix with which the
+whole document, `_meta` included, is within the limit; if not even none of them is enough, the lists share the
+limit. A payload without such a list is returned whole under the contract's own limit, as the contract says;
+under a budget that somebody set, it becomes an error that says how to read it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import accumulate, takewhile
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from ..budget import Budget, check_whole, meter_named
+from ..codes import Problem
 from ..fit.documents import Cut
 from ..jsontext.document import Buffer, Member, Node, TooDeep, assembled, encode, text_block
 from ..lanes import Lanes, Plan
-from ..outcome import Outcome
+from ..outcome import Outcome, shortened
 from ..payload import to_json
 from . import BudgetRange, Dialect, notice
 
@@ -40,31 +45,72 @@ TRUNCATABLE: Final = frozenset(
 _HINT: Final = "Narrow the query, or raise CTXO_RESPONSE_LIMIT."
 
 
+# The least that a budget can be, so that an error and a handle fit. The contract's own limit may be less.
+_LEAST: Final = 128
+# How much of a message or a hint an error or a miss shows, until it is within the limit.
+_CHARACTERS: Final = (1 << 20, 1000, 300, 120, 60, 24, 0)
+
+
 class Ctxo(Dialect):
     name = "ctxo"
     names_handles = False
-    limits = BudgetRange(tokens=None, bytes=DEFAULT_LIMIT, least_bytes=1)
+    limits = BudgetRange(tokens=None, bytes=DEFAULT_LIMIT, least_bytes=_LEAST)
+    limit_variable = "CTXO_RESPONSE_LIMIT"
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
         check_whole(tokens=tokens, max_bytes=max_bytes)
         if tokens is not None:
             return Budget.of(tokens=tokens, meter=meter)
-        return Budget(DEFAULT_LIMIT if max_bytes is None else max(1, max_bytes), meter_named("bytes"))
+        if max_bytes is None:
+            return Budget(DEFAULT_LIMIT, meter_named("bytes"), is_own=True)
+        raised = None if max_bytes >= _LEAST else f"max_bytes={max_bytes} is out of range; using {_LEAST}."
+        return Budget(max(_LEAST, max_bytes), meter_named("bytes"), raised)
 
     def fit(self, plan: Plan) -> Lanes:
-        outcome = plan.outcome
         cuts: tuple[Cut, ...] = ()
-        if outcome.error is not None:
-            text = encode({"error": True, "message": outcome.error.message})
-        elif outcome.miss is not None:
-            miss = {"found": False, "hint": outcome.miss.hint}
-            text = to_json({**miss, **(outcome.miss.details or {}), **miss})
-        else:
-            text, cuts = _Document(plan).sealed()
-        content = plan.lane(b"[%b]" % text_block(text.decode()), cuts, measured=text)
+        counted: bytes | None = None
+        if plan.outcome.error is None and plan.outcome.miss is None:
+            document = _Document(plan)
+            text, cuts = document.sealed()
+            if plan.budget.is_own and len(text) > plan.limit >= document.size:
+                # The contract's limit is on the payload: `_meta` comes on top.
+                counted = document.verbatim()
+            elif not plan.budget.is_own and not document.fits(text):
+                plan, cuts = plan.failed(_too_large(plan)), ()
+        if (error := plan.outcome.error) is not None:
+            text = _first_that_fits(plan, lambda most: _error(plan, error, most))
+        elif (miss := plan.outcome.miss) is not None:
+            text = _first_that_fits(plan, lambda most: _miss(miss, most))
+        content = plan.lane(b"[%b]" % text_block(text.decode()), cuts, measured=counted or text)
         # The contract has no place for a handle; programs find it in the result's `_meta`.
-        meta = notice.meta(plan.with_cuts(cuts)) if cuts and outcome.handle is not None else None
-        return Lanes(content, None, False, outcome, meta)
+        meta = notice.meta(plan.with_cuts(cuts)) if cuts and plan.outcome.handle is not None else None
+        return Lanes(content, None, False, plan.outcome, meta)
+
+
+def _too_large(plan: Plan) -> Problem:
+    size = f"The result has {plan.payload.size} bytes, and nothing in it may be cut"
+    return Problem("RESULT_TOO_LARGE", f"{size} to the budget of {plan.budget.limit} {plan.budget.unit}.")
+
+
+def _error(plan: Plan, error: Problem, most: int) -> bytes:
+    message = shortened(error.message, most) if most else "Failed."
+    if plan.hidden:
+        message += f' The whole: {notice.READ_TOOL}(handle="{plan.outcome.handle}").'
+    return encode({"error": True, "message": message})
+
+
+def _miss(miss: Problem, most: int) -> bytes:
+    found = {"found": False, "hint": shortened(miss.hint, most) if most else ""}
+    details = (miss.details or {}) if most >= _CHARACTERS[0] else {}
+    return to_json({**found, **details, **found})
+
+
+def _first_that_fits(plan: Plan, shape: Callable[[int], bytes]) -> bytes:
+    for most in _CHARACTERS:
+        text = shape(most)
+        if plan.budget.meter.count(text) <= plan.limit:
+            break
+    return text
 
 
 class _Document:
@@ -102,39 +148,59 @@ class _Document:
                     self.lists[index] = Node(member.value).all_items()
 
     def sealed(self) -> tuple[bytes, tuple[Cut, ...]]:
-        if self.kept == self.totals and self._fits(text := self._text(truncated=False)):
+        text = self._text(truncated=False)
+        is_whole = self.kept == self.totals
+        if is_whole and (self.fits(text) or (self.plan.budget.is_own and self.size <= self.plan.limit)):
             return text, ()
-        for index in self.order:
-            if self.kept[index] <= 1:
-                continue
-            low, high = 1, self._at_most(self.lists[index])
-            while low < high:
-                self.kept[index] = (low + high + 1) // 2
-                if self._fits(self._text(truncated=True)):
-                    low = self.kept[index]
-                else:
-                    high = self.kept[index] - 1
-            self.kept[index] = low
-            if self._fits(self._text(truncated=True)):
-                break
+        if self.order:
+            self._cut()
         cuts = tuple(
             Cut(self._path(index), "items", self.kept[index], total, self.kept[index])
             for index, total in self.totals.items()
             if self.kept[index] < total
         )
-        return self._text(truncated=bool(cuts)), cuts
+        return (self._text(truncated=True) if cuts else text), cuts
+
+    def _cut(self) -> None:
+        """Cut the list with the most items; if that is not enough, all of them to one length, then fill up."""
+        largest = self.order[0]
+        self._search(lambda count: self.kept.update({largest: count}), self._at_most(largest))
+        if self.fits(self._text(truncated=True)):
+            return
+
+        def level(count: int) -> None:
+            self.kept = {index: min(count, len(items)) for index, items in self.lists.items()}
+
+        self._search(level, max(map(self._at_most, self.order)))
+        for index in self.order:
+            fill = partial(self.kept.__setitem__, index)
+            self._search(fill, max(self.kept[index], self._at_most(index)), self.kept[index])
+
+    def _search(self, keep: Callable[[int], None], most: int, least: int = 0) -> None:
+        """Keep as many items as fit, at least `least`."""
+        while least < most:
+            middle = (least + most + 1) // 2
+            keep(middle)
+            if self.fits(self._text(truncated=True)):
+                least = middle
+            else:
+                most = middle - 1
+        keep(least)
+
+    def verbatim(self) -> bytes:
+        return bytes(assembled(self.members).raw)
 
     def _path(self, index: int) -> str:
         """Return the path of a list in the stored payload, which doesn't have the key that was added here."""
         return f"{self.plan.base}/{self.members[index].key}" if self.has_own_keys else self.plan.base
 
-    def _at_most(self, items: list[Buffer]) -> int:
-        """Return how many items would fit on their own: an upper bound for the search."""
-        sizes = accumulate(len(item) + 1 for item in items)
+    def _at_most(self, index: int) -> int:
+        """Return how many items of a list would fit on their own: an upper bound for the search."""
+        sizes = accumulate(len(item) + 1 for item in self.lists[index])
         limit = self.plan.limit if self.plan.budget.unit == "bytes" else self.plan.limit * 128
-        return max(1, sum(1 for _ in takewhile(lambda size: size <= limit, sizes)))
+        return sum(1 for _ in takewhile(lambda size: size <= limit, sizes))
 
-    def _fits(self, text: bytes) -> bool:
+    def fits(self, text: bytes) -> bool:
         return self.plan.budget.meter.count(text) <= self.plan.limit
 
     def _text(self, truncated: bool) -> bytes:
