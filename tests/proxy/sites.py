@@ -84,12 +84,14 @@ def proxied(url: str, folder: Path, **more: Any) -> Iterator[tuple[str, HttpProx
     """A proxy in front of an address, and the address of the proxy; options are `Front`'s or `HttpProxy`'s."""
     kept: dict[str, Any] = {name: more.pop(name) for name in ("vault", "dialect") if name in more}
     tokens = more.pop("tokens", 2000)
+    limit = more.pop("connections", None)
     said = {} if tokens is None else {"MCP_ENVELOPE_TOKENS": str(tokens)}
     settings = Settings(None, said, say=lambda problem: None)
     kept.setdefault("vault", str(folder / "vault.db"))
     gateway = Gateway(settings, ledger=False, **kept)
     app = HttpProxy(gateway, url, **more)
-    with serving(app, lifespan="on", http=HttpProtocol) as address:
+    most = None if limit is None else limit + 1
+    with serving(app, lifespan="on", http=HttpProtocol, limit_concurrency=most) as address:
         yield address, app
 
 

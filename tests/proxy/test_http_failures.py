@@ -483,3 +483,48 @@ def test_what_speaks_of_one_connection_stays_there(tmp_path: Path) -> None:
     assert "x-hop" not in response.headers
     assert response.headers["x-end"] == "1"
     assert server.seen[0].header("x-own") is server.seen[0].header("te") is None
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "a moment later"])
+def test_what_follows_a_reply_never_reaches_the_next_caller(late: bool, tmp_path: Path) -> None:
+    """A server that says more than it announced, on a connection that the next caller could get."""
+    surplus = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nSet-Cookie: session=of-a\r\n"
+        b'Content-Length: 52\r\n\r\n{"jsonrpc":"2.0","id":1,"result":{"secret": "of A"}}'
+    )
+    connections: list[socket.socket] = []
+    answered, followed = threading.Event(), threading.Event()
+
+    def talk(talking: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while b"\r\n\r\n" in (asked := talking.recv(1 << 16)):
+                body = b'{"jsonrpc":"2.0","id":1,"result":{"of":"%b"}}' % (b"A" if b"/a" in asked else b"B")
+                head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                talking.sendall(head % len(body) + body + (b"" if late else surplus))
+                if late:
+                    answered.wait(10)
+                    talking.sendall(surplus)
+                followed.set()
+
+    def accept(listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connections.append(listening.accept()[0])
+                threading.Thread(target=talk, args=(connections[-1],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accept, args=(listening,), daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        with sites.proxied(url, tmp_path) as (address, _):
+            first = post(address, request("prompts/get"), path="/a")
+            answered.set()
+            # It is there before the connection could be used again, though perhaps nobody has read it.
+            followed.wait(10)
+            second = post(address, request("prompts/get"), path="/b")
+        listening.shutdown(socket.SHUT_RDWR)
+    for talking in connections:
+        talking.close()
+    assert first.json()["result"] == {"of": "A"}
+    assert second.json()["result"] == {"of": "B"}
+    assert "set-cookie" not in second.headers
+    assert len(connections) == 2

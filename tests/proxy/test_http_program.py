@@ -111,6 +111,8 @@ def test_what_it_says(tmp_path: Path) -> None:
         (("--listen", "\xe4..b:8900"), "--listen must be HOST:PORT"),
         (("--listen", f"{'a' * 70}.b:8900"), "--listen must be HOST:PORT"),
         (("--allow-host", "a.example"), "--allow-host needs --listen"),
+        (("--connections", "10"), "--connections needs --listen"),
+        (("--request-memory", "0", "--listen", "127.0.0.1:0"), "0 is not a positive number"),
         (("--bearer-env", "NOT_THERE"), "the environment variable NOT_THERE is not set"),
         (("--header-env", "X-Key"), "--header-env must be NAME=VARIABLE"),
         (("--header-env", "X Key=T"), "'X Key' is not a header name"),

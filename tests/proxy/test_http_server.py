@@ -242,3 +242,122 @@ def test_an_absolute_url_after_a_response_without_a_body(tmp_path: Path) -> None
         assert b"\r\ncontent-length: 15\r\n" in _read(talking, b"\r\n\r\n")
         talking.sendall(b"GET http://localhost/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert _read(talking, b"ok").endswith(b'{"status":"ok"}')
+
+
+# -- limits in sum --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_line_ends_between_requests_keep_no_connection_open(
+    follows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_HEAD_TIME", 0.5)
+    with _talking(tmp_path) as talking:
+        if follows:
+            talking.sendall(_request(b"/a", b"body"))
+            _read(talking, b"POST /a body")
+        talking.settimeout(0.1)
+        for _ in range(200):
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                talking.sendall(b"\r\n")
+                if talking.recv(1000) in (b"",) or not follows:
+                    return
+    pytest.fail("the connection was never closed")
+
+
+def test_a_body_that_drips_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_BODY_TIME", 0.3, raising=False)
+    with _talking(tmp_path) as talking:
+        talking.sendall(_request(b"/a", b"x" * 1000)[:-999])
+        talking.settimeout(0.05)
+        for _ in range(100):
+            with contextlib.suppress(TimeoutError):
+                talking.sendall(b"x")
+                assert talking.recv(1000).startswith(b"HTTP/1.1 408 ")
+                return
+    pytest.fail("the body was never refused")
+
+
+@pytest.mark.parametrize("name", [b"Host", b"Origin"])
+@pytest.mark.parametrize("second", [b"localhost", b"evil.example"])
+def test_two_hosts_or_origins_are_refused(name: bytes, second: bytes, tmp_path: Path) -> None:
+    prefix = b"http://" if name == b"Origin" else b""
+    values = [prefix + b"localhost", prefix + second]
+    script = Scripted(_echo)
+    with _talking(tmp_path, script) as talking:
+        lines = [b"%b: %b" % (name, value) for value in (values if name == b"Origin" else values[1:])]
+        talking.sendall(_request(b"/a", b"body", *lines))
+        assert _read(talking, b"\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    assert script.seen == []
+
+
+@pytest.mark.parametrize("line", [b"Host: evil.example", b"Origin: http://evil.example"])
+def test_a_stranger_is_refused_before_the_body_is_read(line: bytes, tmp_path: Path) -> None:
+    with _talking(tmp_path) as talking:
+        asked = _request(b"/a", b"x" * (1 << 20), line)
+        if line.startswith(b"Host"):
+            asked = asked.replace(b"Host: localhost\r\n", b"", 1)
+        talking.sendall(asked[:-1000])
+        assert _read(talking, b"header").startswith((b"HTTP/1.1 421 ", b"HTTP/1.1 403 "))
+
+
+def test_a_refused_body_is_not_read_without_end(tmp_path: Path) -> None:
+    with _talking(tmp_path) as talking:
+        talking.sendall(b"POST /a HTTP/1.1\r\nHost: evil.example\r\nTransfer-Encoding: chunked\r\n\r\n")
+        endless = b"10000\r\n%b\r\n" % (b"x" * 0x10000) * 1000
+        with pytest.raises(ConnectionError):
+            talking.sendall(endless)
+
+
+def test_there_is_a_most_of_connections(tmp_path: Path) -> None:
+    with (
+        sites.serving(Scripted(_echo), lifespan="off") as url,
+        sites.proxied(f"{url}/mcp", tmp_path, connections=3) as (address, _),
+    ):
+        host, _, port = address.removeprefix("http://").partition(":")
+        with contextlib.ExitStack() as stack:
+            opened = [stack.enter_context(socket.create_connection((host, int(port)), 10)) for _ in range(3)]
+            for each in opened:
+                each.sendall(_request(b"/a", b"body"))
+                assert b"POST /a body" in _read(each, b"POST /a body")
+            one_more = stack.enter_context(socket.create_connection((host, int(port)), 10))
+            assert _read(one_more).startswith(b"HTTP/1.1 503 ")
+            opened[0].sendall(_request(b"/b", b"body"))
+            assert b"POST /b body" in _read(opened[0], b"POST /b body")
+
+
+def test_half_sent_bodies_are_bounded_in_sum_and_freed_on_hang_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve clients send 2 MB of 3 MB each where 4 MB are allowed, and go away."""
+    limit, most = 4 << 20, [0]
+    with (
+        sites.serving(Scripted(_echo), lifespan="off") as url,
+        sites.proxied(f"{url}/mcp", tmp_path, request_memory=limit) as (address, app),
+    ):
+        memory = app.request_memory
+        put = memory._put
+
+        def noted(reservation: Any, size: int) -> None:
+            put(reservation, size)
+            most[0] = max(most[0], memory.used)
+
+        memory._put = noted  # type: ignore[method-assign]
+        host, _, port = address.removeprefix("http://").partition(":")
+        with contextlib.ExitStack() as stack:
+            for _ in range(12):
+                talking = stack.enter_context(socket.create_connection((host, int(port)), 10))
+                talking.setblocking(False)
+                left, still = memoryview(_request(b"/a", b"x" * (3 << 20)))[: 2 << 20], 0
+                while left and still < 10:
+                    try:
+                        left, still = left[talking.send(left) :], 0
+                    except BlockingIOError:
+                        still += 1
+                        time.sleep(0.01)
+            _until(lambda: memory.used > limit // 8)
+        _until(lambda: memory.used == 0)
+        with socket.create_connection((host, int(port)), 10) as talking:
+            talking.sendall(_request(b"/a", b"x" * (3 << 20)))
+            assert b"POST /a xxx" in _read(talking, b"POST /a xxx")
+    assert most[0] < limit + 12 * (1 << 18)

@@ -88,8 +88,9 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
         )
     if options.listen and not options.url:
         raise Misuse("--listen serves HTTP in front of an HTTP server: it needs --url")
-    if options.allow_host and not options.listen:
-        raise Misuse("--allow-host needs --listen")
+    for name in ("allow_host", "connections", "request_memory"):
+        if getattr(options, name) and not options.listen:
+            raise Misuse(f"--{name.replace('_', '-')} needs --listen")
     if not options.url and (options.header_env or options.bearer_env or options.transport):
         raise Misuse("--header-env, --bearer-env and --transport need --url")
     check(options)
@@ -179,7 +180,7 @@ def _listen(options: argparse.Namespace, headers: dict[str, str], observed: _Obs
     from urllib.parse import urlsplit
 
     from ..proxy import server
-    from ..proxy.http import HttpProxy, is_loopback
+    from ..proxy.http import REQUEST_MEMORY, HttpProxy, is_loopback
 
     host, colon, port = options.listen.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
@@ -194,6 +195,7 @@ def _listen(options: argparse.Namespace, headers: dict[str, str], observed: _Obs
         # We cannot know the names of a public address unless they are given.
         is_open=not is_loopback(host) and not names,
         observe=options.observe,
+        request_memory=(options.request_memory or 0) << 20 or REQUEST_MEMORY,
     )
     try:
         listening = server.listen(host, int(port))
@@ -203,7 +205,7 @@ def _listen(options: argparse.Namespace, headers: dict[str, str], observed: _Obs
     url, shown = urlsplit(options.url), f"[{host}]" if ":" in host else host
     behind = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
     console.say("note", f"listening on http://{shown}:{listening.getsockname()[1]}, in front of {behind}")
-    return 0 if server.serve(app, listening) else 1
+    return 0 if server.serve(app, listening, options.connections or server.MOST_CONNECTIONS) else 1
 
 
 def _is_hostname(host: str) -> bool:
@@ -318,4 +320,8 @@ def _parser() -> Parser:
     add("--listen HOST:PORT", "serve HTTP there instead of standard input and output")
     hosts = "with --listen: a host name that clients and web pages may use; repeatable"
     add("--allow-host NAME", f"{hosts} (default: this computer's)", **several)
+    positive = console.positive_number
+    add("--connections N", "with --listen: the most connections at a time (default: 4096)", positive)
+    memory = "with --listen: the most memory for large request bodies, all together (default: 256)"
+    add("--request-memory MB", memory, positive)
     return parser

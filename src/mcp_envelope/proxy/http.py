@@ -36,7 +36,7 @@ from .headers import (
 )
 from .interceptor import Interceptor, Requests
 from .legacy_sse import LegacyStreams, is_endpoint
-from .memory import Reservation
+from .memory import OVERDRAFT, Reservation, SharedMemory
 from .metrics import Metrics
 from .sessions import Sessions, credential
 from .streamable_http import request_key
@@ -45,6 +45,7 @@ from .upstream import BROKEN, Headers, Response, Upstream, explained, no_answer
 _log = logging.getLogger("mcp_envelope")
 
 LARGEST_REQUEST: Final = 64 << 20
+REQUEST_MEMORY: Final = 256 << 20
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 # Paths that stand for the server's own URL.
 _ENTRY_PATHS: Final = ("/", "/mcp")
@@ -161,7 +162,8 @@ class ResponseWriter:
 class HttpProxy:
     """The application. `hosts` are names that it may be called by, besides those of loopback.
 
-    If it `is_open`, it may be called by any name. Web pages may call it from these hosts alone in any case.
+    If it `is_open`, it may be called by any name. Web pages may call it from these hosts alone in any case. Large
+    request bodies have `request_memory` bytes in sum.
     """
 
     def __init__(
@@ -173,8 +175,11 @@ class HttpProxy:
         hosts: tuple[str, ...] = (),
         is_open: bool = False,
         observe: bool = False,
+        request_memory: int = REQUEST_MEMORY,
     ) -> None:
         self.gateway = gateway
+        # Apart from the memory for responses: whoever waits for one could wait for the other.
+        self.request_memory = SharedMemory(request_memory // OVERDRAFT)
         budget = gateway.policy("").budget
         self.upstream = Upstream(url, headers, budget=0 if budget is None else budget.limit)
         self.observe = observe
@@ -246,7 +251,10 @@ class HttpProxy:
     async def _serve(self, request: Request, receive: Receive, writer: ResponseWriter) -> None:
         is_read = request.method in ("GET", "HEAD")
         origin = request.named.get("origin")
-        if not self._is_open and _hostname(f"//{request.named.get('host', '')}") not in self._hosts:
+        said = [name for name, _ in request.headers if name in ("host", "origin")]
+        if len(said) > len(set(said)):
+            await writer.text(400, "Repeated Host or Origin header")
+        elif not self._is_open and _hostname(f"//{request.named.get('host', '')}") not in self._hosts:
             await writer.text(421, "Invalid Host header")
         elif origin is not None and _hostname(origin) not in self._hosts:
             await writer.text(403, "Invalid Origin header")
@@ -264,29 +272,40 @@ class HttpProxy:
                 self.metrics.request(request.method, writer.status)
 
     async def _forward(self, request: Request, receive: Receive, writer: ResponseWriter) -> None:
-        size = request.named.get("content-length", "")
-        is_too_large = size.isdigit() and int(size) > LARGEST_REQUEST
-        parts: list[bytes] = []
-        received, is_whole = 0, False
-        while not is_too_large and not is_whole:
-            message = await receive()
-            if message["type"] == "http.disconnect":
+        with self.request_memory.reserve(writer.abandon) as reservation:
+            try:
+                body = await _body(request, receive, reservation)
+            except sse.TooLong:
+                words = "The request is larger than the proxy takes."
+                await writer.json(413, frames.failure(frames.NULL, -32600, words))
                 return
-            parts.append(message.get("body", b""))
-            received += len(parts[-1])
-            is_too_large, is_whole = received > LARGEST_REQUEST, not message.get("more_body", False)
-        if is_too_large:
-            words = "The request is larger than the proxy takes."
-            await writer.json(413, frames.failure(frames.NULL, -32600, words))
-            return
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
-        watching = asyncio.ensure_future(_disconnected(receive))
-        watching.add_done_callback(writer.abandon)
-        try:
-            await Exchange(self, request, body, writer).run()
-        finally:
-            watching.remove_done_callback(writer.abandon)
-            watching.cancel()
+            if body is None:
+                return
+            watching = asyncio.ensure_future(_disconnected(receive))
+            watching.add_done_callback(writer.abandon)
+            try:
+                await Exchange(self, request, body, writer).run()
+            finally:
+                watching.remove_done_callback(writer.abandon)
+                watching.cancel()
+
+
+async def _body(request: Request, receive: Receive, reservation: Reservation) -> bytes | None:
+    """The body of a request, held in `reservation`; None if the client has gone away."""
+    size = request.named.get("content-length", "")
+    parts: list[bytes] = []
+    received, is_whole = int(size) if size.isdigit() else 0, False
+    while received <= LARGEST_REQUEST and not is_whole:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        is_whole = not message.get("more_body", False)
+        await reservation.grow(len(parts[-1]))
+        received = reservation.size
+    if received > LARGEST_REQUEST:
+        raise sse.TooLong(f"a request has more than {LARGEST_REQUEST} bytes")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def _disconnected(receive: Receive) -> None:

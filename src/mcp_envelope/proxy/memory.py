@@ -21,7 +21,7 @@ _SMALL: Final = 1 << 16
 # A frame of at most this part of the shared size, as a power of two, does not wait behind large ones.
 _LITTLE: Final = 8
 # How many times the shared size may be taken if those in front make no progress.
-_TIMES: Final = 4
+OVERDRAFT: Final = 4
 # For how long a frame may make no progress before the next overtakes it, and before it is given up, in seconds.
 _STILL: Final = 2.0
 _PATIENCE: Final = 30.0
@@ -58,7 +58,7 @@ class SharedMemory:
         reservation.is_waiting = True
         try:
             while self.used > self._size and not self._may_go_on(reservation):
-                if self.used > self._size * _TIMES:
+                if self.used > self._size * OVERDRAFT:
                     self._give_up_one()
                 if self._freed is None:
                     self._freed = anyio.Event()
@@ -70,7 +70,7 @@ class SharedMemory:
             reservation.moved()
 
     def _may_go_on(self, reservation: Reservation) -> bool:
-        is_crowded = self.used > self._size * _TIMES
+        is_crowded = self.used > self._size * OVERDRAFT
         if not is_crowded and reservation.size <= self._size >> _LITTLE:
             return True
         for each in self._reservations.values():

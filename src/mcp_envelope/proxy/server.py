@@ -2,9 +2,9 @@
 
 Strategy: uvicorn and httptools parse what strangers send, and the application never sees a request that they
 refuse. uvicorn limits neither how long nor how large the head of a request may be, waits forever for the rest of
-a body, loses the body of a request that offers an upgrade to HTTP/2, as Java's client does, and forgets the running
-request of a connection that breaks while another one is queued behind it. Its protocol class is extended here by
-just that.
+a body, refuses requests beyond its limit of connections but keeps the connections, loses the body of a request
+that offers an upgrade to HTTP/2, as Java's client does, and forgets the running request of a connection that breaks
+while another one is queued behind it. Its protocol class is extended here by just that.
 """
 
 from __future__ import annotations
@@ -37,6 +37,12 @@ _LARGEST_HEAD: Final = 1 << 16
 # How long a head may take, and how long nothing may come of a body, in seconds.
 _HEAD_TIME: Final = 60.0
 _SILENCE: Final = 60.0
+# How long a body may take: so many seconds, and one more for so many bytes.
+_BODY_TIME: Final = 60.0
+_LEAST_RATE: Final = 1 << 15
+# How much of a body is read for nothing after its request was refused, so that the client gets to see the refusal.
+_MOST_DISCARDED: Final = 1 << 24
+MOST_CONNECTIONS: Final = 4096
 # How many open files to ask for where there is no limit.
 _FILES: Final = 1 << 16
 
@@ -80,6 +86,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._is_in_head = False
         self._is_in_body = False
         self._head_size = 0
+        self._body_size = 0
+        # When the head of the body ended, on the loop's clock.
+        self._body_since = 0.0
         self._deadline: asyncio.TimerHandle | None = None
         self._unfinished: list[RequestResponseCycle] = []
 
@@ -87,6 +96,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.transport = cast(asyncio.Transport, _HeadWithBody(transport, self.loop))
         self._set_deadline(_HEAD_TIME)
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            self._refuse(503, "The proxy has too many connections.")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
@@ -97,8 +108,7 @@ class HttpProtocol(HttpToolsProtocol):
                 cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
-        was_in_head = self._is_in_head
+        was_in_head, was_in_body, before = self._is_in_head, self._is_in_body, self.cycle
         try:
             try:
                 self.parser.feed_data(data)
@@ -114,9 +124,16 @@ class HttpProtocol(HttpToolsProtocol):
             if self._head_size > _LARGEST_HEAD:
                 self._refuse(431, "The head of the request is too large.")
             return
+        if not (self._is_in_head or was_in_head or was_in_body) and self.cycle is before:
+            # Line ends between two requests: the connection is as idle as it was.
+            return
+        self._unset_keepalive_if_required()
         self._clear_deadline()
-        if self._is_in_head or self._is_in_body:
-            self._set_deadline(_HEAD_TIME if self._is_in_head else _SILENCE)
+        if self._is_in_head:
+            self._set_deadline(_HEAD_TIME)
+        elif self._is_in_body:
+            left = self._body_since + _BODY_TIME + self._body_size / _LEAST_RATE - self.loop.time()
+            self._set_deadline(min(_SILENCE, left))
 
     # -- parser callbacks -----------------------------------------------------------------------------------
 
@@ -126,13 +143,17 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._is_in_head, self._is_in_body = False, True
+        self._body_size, self._body_since = 0, self.loop.time()
         super().on_headers_complete()
         self._unfinished = [cycle for cycle in self._unfinished if not cycle.response_complete]
         self._unfinished.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         if self._is_in_body:
+            self._body_size += len(body)
             super().on_body(body)
+            if self.cycle.response_complete and self._body_size > _MOST_DISCARDED:
+                self.transport.close()
 
     def on_message_complete(self) -> None:
         if self._is_in_body and not self.parser.should_upgrade():
@@ -151,8 +172,15 @@ class HttpProtocol(HttpToolsProtocol):
     # -- limits ---------------------------------------------------------------------------------------------
 
     def _set_deadline(self, seconds: float) -> None:
-        words = "The rest of the request did not arrive in time."
-        self._deadline = self.loop.call_later(seconds, self._refuse, 408, words)
+        self._deadline = self.loop.call_later(seconds, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        if self.flow.read_paused:
+            # It is we who do not read on.
+            self._body_since = self.loop.time()
+            self._set_deadline(_SILENCE)
+        else:
+            self._refuse(408, "The rest of the request did not arrive in time.")
 
     def _clear_deadline(self) -> None:
         if self._deadline is not None:
@@ -218,7 +246,7 @@ def _preload(gateway: Gateway) -> None:
     gateway.keeping(None)
 
 
-def serve(app: HttpProxy, listening: socket.socket) -> bool:
+def serve(app: HttpProxy, listening: socket.socket, connections: int = MOST_CONNECTIONS) -> bool:
     """Serve until a signal ends it; whether it could be started."""
     _preload(app.gateway)
     config = uvicorn.Config(
@@ -228,6 +256,8 @@ def serve(app: HttpProxy, listening: socket.socket) -> bool:
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=5,
+        # uvicorn counts the connection that asks.
+        limit_concurrency=connections + 1,
         # The headers of the server behind are passed on.
         server_header=False,
         date_header=False,
