@@ -111,7 +111,7 @@ def test_the_variables_of_the_dialects(tmp_path: Path) -> None:
     small = sealed_by("dialect = 'ctxo'", rows, tmp_path, environ={"CTXO_RESPONSE_LIMIT": "1000"})
     assert len(json.loads(small.content)[0]["text"]) <= 1000
     wrong = sealed_by("dialect = 'ctxo'", rows, tmp_path, environ={"CTXO_RESPONSE_LIMIT": "16"})
-    assert result_of(wrong)["_meta"]["returnedItems"] == 1
+    assert result_of(wrong)["_meta"]["returnedItems"] == 0
     loud = sealed_by("dialect = 'scalpel'", {"a": 1}, tmp_path, environ={"SCALPEL_MCP_INFO": "DEBUG"})
     assert len(result_of(loud)) == 9
 

@@ -25,9 +25,22 @@ def test_words_travel_with_the_result() -> None:
         index_age("2 days", "Rebuild it.")
         fallback("The call hierarchy", "a text search")
         said = warnings_of(seal({"a": 1}))
-    assert said[0] == "first"
-    assert len(said) == 4
+    assert said == [
+        "first",
+        "3 files changed since the last index; entries from them may be out of date. "
+        "Rebuild the index, or read what changed before relying on it.",
+        "The index is 2 days old, so newer code is missing from it. Rebuild it.",
+        "The call hierarchy came from a text search instead: treat it as approximate. "
+        "Check what matters against the source.",
+    ]
     assert warnings_of(seal({"a": 1})) == []
+
+
+def test_what_is_stale_may_have_a_mark() -> None:
+    with collect_remarks():
+        stale(1, marked="stale: true", advice="")
+        [said] = warnings_of(seal({"a": 1}))
+    assert said == "1 file changed since the last index; entries from it are marked stale: true."
 
 
 def test_outside_of_a_call_nobody_is_told() -> None:

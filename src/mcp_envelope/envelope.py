@@ -12,12 +12,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from functools import cached_property
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
 
 from msgspec import UNSET
@@ -41,7 +43,7 @@ from .schema import Schema, Widened
 from .scrubbing import SAID, scrub
 
 if TYPE_CHECKING:
-    from .config import Policy
+    from .config import Policy, Settings
 
 _log = logging.getLogger("mcp_envelope")
 _READINGS: Final = get_args(As)
@@ -88,6 +90,7 @@ def seal(
     tool: str | None = None,
     request_id: str | None = None,
     duration_ms: float | None = None,
+    arguments: Mapping[str, Any] | None = None,
     is_error: bool | None = None,
     read_as: As = "auto",
 ) -> Sealed:
@@ -104,13 +107,17 @@ def seal(
     - `links` says that the client can follow links to stored images and the like.
     - `hint` is the next step to suggest when something was cut; `warnings` are shown with the result.
     - `policy` has the settings for this call, from a file and the environment; arguments override it.
-    - `profile` says how much metadata is shown; `tool`, `request_id` and `duration_ms` are part of it.
+    - `profile` says how much metadata is shown; `tool`, `request_id` (one that the client gave) and
+      `duration_ms` are part of it.
+    - `arguments` are those of the call: messages may repeat a path that is among them, and hide others.
     - `is_error` marks the payload as the text of a failure, whose beginning and end are both kept.
     - `read_as` says what the payload is if its type doesn't: "json", "text" or "blocks".
     """
     _check(budget, rank, warnings, hint, read_as, handle)
     chosen = dialects.dialect(dialect or (policy.dialect if policy else "native"))
-    if policy is not None:
+    if policy is None and chosen.has_sources:
+        policy = _own_policy(chosen.name, tool)
+    if policy is not None and (meter is not None or policy.dialect != chosen.name):
         # Arguments override the policy, whose other settings then apply to the chosen dialect.
         policy = replace(policy, dialect=chosen.name, meter=meter or policy.meter)
     if budget is None and policy is not None and tokens is None and max_bytes is None:
@@ -127,7 +134,6 @@ def seal(
         warnings=tuple(sendable(warning) or "" for warning in warnings),
         tool=sendable(tool),
         request_id=sendable(request_id),
-        client_request_id=request_id is not None,
         duration_ms=duration_ms,
     )
     plan = make_plan(
@@ -141,8 +147,25 @@ def seal(
         rank=rank,
         is_error=is_error,
         read_as=read_as,
+        arguments=arguments,
     )
     return seal_plan(plan, chosen, vault)
+
+
+@lru_cache(16)
+def _own_settings(folder: str) -> Settings:
+    from .config import Settings  # only the dialects with variables or files of their own need it
+
+    return Settings(start=Path(folder), own_only=True)
+
+
+def _own_policy(dialect: str, tool: str | None) -> Policy:
+    """Return what a dialect's own variables and file say, from the current folder."""
+    try:
+        folder = os.getcwd()
+    except OSError:  # it was removed
+        folder = os.sep
+    return _own_settings(folder).policy(tool, dialect=dialect)
 
 
 # -- plan -----------------------------------------------------------------------------------------------------
@@ -161,6 +184,7 @@ def make_plan(
     is_error: bool | None = None,
     read_as: As = "auto",
     remarks: Remarks | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Read what a tool returned or raised, and everything that is known about it."""
     profile = profile or (cast(Profile, policy.detail) if policy else "minimal")
@@ -179,7 +203,7 @@ def make_plan(
         )
     if budget.warning:
         outcome = replace(outcome, warnings=(*outcome.warnings, budget.warning))
-    outcome, data = read_outcome(value, outcome, remarks or current_remarks())
+    outcome, data = read_outcome(value, outcome, remarks or current_remarks(), arguments)
     if outcome.error is not None:
         # If this is still too long for the budget, dialects have a shorter form.
         message = shortened(outcome.error.message, _most_characters(budget))

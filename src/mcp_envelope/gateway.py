@@ -112,7 +112,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     client: Client = UNKNOWN
     owner: str | None = None
+    # The id that the client gave the call, if it did.
     request_id: str | None = None
+    arguments: Mapping[str, Any] | None = None
     declared: Declared = Declared()
     published: Published = Published()
     started: float = 0.0
@@ -212,7 +214,7 @@ class Gateway:
         `misses` means that the tool may return a `Miss`; `wrapped` that its library put a value that isn't an
         object into a member `result`.
         """
-        return self.publisher.of(self.dialect or self.settings.policy(tool).dialect, schema, misses, wrapped)
+        return self.publisher.of(self._base(tool).dialect, schema, misses, wrapped)
 
     def read_tool(self) -> dict[str, Any]:
         """Return the list entry of `envelope_read`."""
@@ -226,7 +228,7 @@ class Gateway:
         self, tool: str, requested: object = None, client: Client = UNKNOWN, declared: Declared | None = None
     ) -> Policy:
         """Return the policy of a call: settings first, then the tool's own, then what is known of the client."""
-        base = self.settings.policy(tool)
+        base = self._base(tool)
         key = id(base), id(client), id(declared)
         kept = self._settled.get(key)
         if kept is None or kept[0] is not base or kept[1] is not client or kept[2] is not declared:
@@ -235,15 +237,17 @@ class Gateway:
             kept = self._settled[key] = base, client, declared, self._settle(base, client, declared)
         return kept[3] if requested is None else kept[3].with_budget(requested)
 
+    def _base(self, tool: str | None = None) -> Policy:
+        """Return what the settings say, in the dialect that was chosen in code, if one was."""
+        return self.settings.policy(tool, dialect=self.dialect)
+
     def _settle(self, policy: Policy, client: Client, declared: Declared | None) -> Policy:
         changes: dict[str, Any] = {}
-        if self.dialect is not None and self.dialect != policy.dialect:
-            changes["dialect"] = self.dialect
         if not _is_set(policy, "tokens") and not _is_set(policy, "bytes"):
             source = next((each for each in (declared, self._default) if each and each.has_budget), None)
             if source is not None:
                 changes |= {"tokens": source.tokens, "bytes": source.max_bytes}
-            elif dialects.DIALECTS[self.dialect or policy.dialect].in_place and client.has_limit:
+            elif dialects.DIALECTS[policy.dialect].in_place and client.has_limit:
                 changes |= {"tokens": client.tokens, "bytes": client.max_bytes}
         if declared is not None and declared.hint and not policy.hint:
             changes["hint"] = declared.hint
@@ -343,7 +347,6 @@ class Gateway:
             warnings=tuple(warnings),
             tool=call.tool,
             request_id=call.request_id,
-            client_request_id=call.request_id is not None,
             duration_ms=round((begun - call.started) * 1000, 3) if call.started else None,
         )
         plan = make_plan(
@@ -356,6 +359,7 @@ class Gateway:
             rank={path: rank for path, rank in call.declared.lists.items() if not _ranks(policy, path)},
             is_error=is_error,
             remarks=call.remarks,
+            arguments=call.arguments,
         )
         sealed = seal_plan(plan, spoken, self.keeping(call.owner) if store and handle is None else None)
         ended = time.perf_counter()

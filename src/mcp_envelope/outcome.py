@@ -23,7 +23,7 @@ from .codes import Problem
 from .errors import problem_of
 from .fit.documents import Cut
 from .fit.ranking import Ranking
-from .scrubbing import scrub
+from .scrubbing import given, scrub
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -36,6 +36,9 @@ else:
 
 _log = logging.getLogger("mcp_envelope")
 Status = Literal["ok", "info", "warn", "error"]
+# Where a client may put an id of its own for a call, in the call's `_meta`.
+REQUEST_IDS: Final[tuple[str, ...]] = ("request_id", "requestId")
+_LONGEST_ID: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,27 +238,38 @@ def _remarks(what: str) -> Remarks:
     return remarks
 
 
+# What to do about an answer that may not be right.
+_REINDEX: Final = "Rebuild the index, or read what changed before relying on it."
+_CONFIRM: Final = "Confirm what you are going to edit with a live lookup, or rebuild the index."
+_CHECK: Final = "Check what matters against the source."
+
+
 def warn(message: str) -> None:
     """Report something that isn't fatal; it is shown with the result."""
     _remarks(message).warnings.append(message)
 
 
-def stale(count: int, what: str = "file") -> None:
-    """Report how many things changed since they were indexed."""
-    if count > 0:
-        warn(
-            f"{count} {what}{'s' if count != 1 else ''} changed since the last index; results may be out of date."
-        )
+def stale(count: int, what: str = "file", marked: str = "", advice: str = _REINDEX) -> None:
+    """Report how many things changed since they were indexed, how results mark them, and what to do about it.
+
+    `marked` is that mark, if there is one: `stale(3, marked="stale: true")`.
+    """
+    if count <= 0:
+        return
+    plural, them = ("", "it") if count == 1 else ("s", "them")
+    mark = f"are marked {marked}" if marked else "may be out of date"
+    changed = f"{count} {what}{plural} changed since the last index; entries from {them} {mark}."
+    warn(f"{changed} {advice}".rstrip())
 
 
-def index_age(age: str, advice: str = "") -> None:
+def index_age(age: str, advice: str = _CONFIRM) -> None:
     """Report how old the index is, and what to do about it."""
-    warn(f"The index is {age} old.{f' {advice}' if advice else ''}")
+    warn(f"The index is {age} old, so newer code is missing from it. {advice}".rstrip())
 
 
-def fallback(capability: str, through: str) -> None:
-    """Report that a capability was replaced by something approximate."""
-    warn(f"{capability} was answered through {through}: treat it as approximate.")
+def fallback(capability: str, through: str, advice: str = _CHECK) -> None:
+    """Report that a capability was replaced by something approximate, and what to do about it."""
+    warn(f"{capability} came from {through} instead: treat it as approximate. {advice}".rstrip())
 
 
 def upgrade(feature: str, tier: str, reason: str) -> None:
@@ -318,8 +332,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     # What the call was.
     tool: str | None = None
     tool_version: str | None = None
+    # One that the client gave the call itself; a JSON-RPC id is not one.
     request_id: str | None = None
-    client_request_id: bool = False
     duration_ms: float | None = None
     tier: str | None = None
     capabilities: tuple[str, ...] | None = None
@@ -346,8 +360,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-def read_outcome(value: Any, outcome: Outcome, remarks: Remarks | None = None) -> tuple[Outcome, Any]:
-    """Return the outcome with the tool's answer added, and the answer's data, UNSET if there is none."""
+def read_outcome(
+    value: Any, outcome: Outcome, remarks: Remarks | None = None, arguments: Mapping[str, Any] | None = None
+) -> tuple[Outcome, Any]:
+    """Return the outcome with the tool's answer added, and the answer's data, UNSET if there is none.
+
+    A path among the call's arguments is the client's own word, and may be repeated to it.
+    """
     if remarks is not None:
         outcome = remarks.add_to(outcome)
     if isinstance(value, Reply):
@@ -361,29 +380,50 @@ def read_outcome(value: Any, outcome: Outcome, remarks: Remarks | None = None) -
             links=tuple(link.to_wire() if isinstance(link, Link) else link for link in value.links),
             show_details=value.show_details,
             hint=sendable(value.hint) or outcome.hint,
-            warnings=(*map(scrub, value.warnings), *outcome.warnings),
+            warnings=(*_shown(value.warnings, arguments), *outcome.warnings),
             rank=value.rank,
             is_error=value.is_error,
         )
         return outcome, UNSET if value.data is None else value.data
     if isinstance(value, Miss):
+        message, hint, *warnings = _shown((value.message or "", value.hint, *value.warnings), arguments)
         outcome = replace(
             outcome,
-            miss=Problem(value.code, scrub(value.message or "Not found."), scrub(value.hint), value.data),
+            miss=Problem(value.code, message or "Not found.", hint, value.data),
             status="info",
-            summary=scrub(value.message) if value.message else None,
-            hint=scrub(value.hint),
-            warnings=(*map(scrub, value.warnings), *outcome.warnings),
+            summary=message or None,
+            hint=hint,
+            warnings=(*warnings, *outcome.warnings),
         )
         return outcome, UNSET
     if isinstance(value, BaseException):
         # `problem_of` decides what may be shown, and raises cancellation and the like again.
-        problem = value.problem if isinstance(value, OwnFailure) else problem_of(value)
+        if isinstance(value, OwnFailure):
+            problem = value.problem
+        else:
+            problem = problem_of(value, known=given(arguments))
         data = value.data if isinstance(value, Failure) else None
         outcome = replace(outcome, status="error", summary=problem.message, error=problem, is_error=True)
         return outcome, UNSET if data is None else data
     # A plain value. None is data, too: null.
     return outcome, value
+
+
+def _shown(texts: Sequence[str], arguments: Mapping[str, Any] | None) -> list[str]:
+    known = given(arguments) if texts else ()
+    return [scrub(text, known=known) for text in texts]
+
+
+def client_request_id(meta: Mapping[str, Any] | None) -> str | None:
+    """Return the id that a client gave its call, in the call's `_meta`.
+
+    A progress token is none: client libraries choose one for each call, mostly the JSON-RPC id.
+    """
+    for name in REQUEST_IDS:
+        value = meta.get(name) if meta else None
+        if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+            return sendable(str(value)[:_LONGEST_ID])
+    return None
 
 
 def sendable(text: str | None) -> str | None:

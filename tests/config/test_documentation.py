@@ -17,7 +17,8 @@ import pytest
 
 from mcp_envelope import dialects
 from mcp_envelope.config import SETTINGS, Settings
-from mcp_envelope.config.policy import response_config_schema, settings_schema
+from mcp_envelope.config.policy import own_file_schema, settings_schema
+from mcp_envelope.dialects.scalpel import Scalpel
 from mcp_envelope.jsontext.scanner import plain_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -104,8 +105,8 @@ def test_the_schemas_accept_the_examples() -> None:
     assert list(validator.iter_errors(tomllib.loads(block("toml")))) == []
     assert block("json").strip() == PUBLISHED
     published = json.loads(plain_json(PUBLISHED))
-    assert jsonschema_rs.is_valid(response_config_schema(), published)
-    for schema in (settings_schema(), response_config_schema()):
+    assert jsonschema_rs.is_valid(own_file_schema(Scalpel.file), published)
+    for schema in (settings_schema(), own_file_schema(Scalpel.file)):
         jsonschema_rs.meta.validate(schema)
         assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_envelope.config.files import Broken, read_response_config, read_toml
+from mcp_envelope.config.files import Broken, read_own_file, read_toml
 from mcp_envelope.config.layers import FileLayers
+from mcp_envelope.dialects.scalpel import Scalpel
 
 from ..conftest import examples
 
@@ -161,7 +162,7 @@ RESPONSE_WRONG = {
 
 @pytest.mark.parametrize(("text", "said"), RESPONSE_WRONG.values(), ids=RESPONSE_WRONG)
 def test_wrong_response_config(text: str, said: str) -> None:
-    [problem] = read_response_config(text, "r").problems
+    [problem] = read_own_file(Scalpel.file, text, "r").problems
     assert said in problem
 
 
@@ -180,7 +181,7 @@ def test_wrong_response_config(text: str, said: str) -> None:
 )
 def test_broken_response_config(text: str, said: str) -> None:
     with pytest.raises(Broken) as error:
-        read_response_config(text, "r")
+        read_own_file(Scalpel.file, text, "r")
     assert str(error.value).startswith(said)
 
 
@@ -188,7 +189,7 @@ def test_broken_response_config(text: str, said: str) -> None:
     "text", ["{}", '{"global": {}}', '{"global": null, "tool_overrides": {"a": null}}', '{"$schema": "x"}']
 )
 def test_little_is_enough(text: str) -> None:
-    document = read_response_config(text, "r")
+    document = read_own_file(Scalpel.file, text, "r")
     assert (dict(document.values), dict(document.tools), document.problems) == ({}, {}, ())
 
 

@@ -282,3 +282,24 @@ def test_scalpel_error_debug() -> None:
 @pytest.mark.parametrize("profile", ["minimal", "standard", "debug"])
 def test_scalpel_echoes_the_clients_request_id(profile: Any) -> None:
     assert text_of(described(DATA, profile=profile, request_id="r7"))["request_id"] == "r7"
+
+
+def test_scalpel_debug_has_every_field_even_if_nothing_is_known() -> None:
+    sealed = seal(Failure("NOT_FOUND", "Nothing there."), dialect="scalpel", profile="debug")
+    assert list(text_of(sealed).items()) == [
+        ("tier", None),
+        ("tool_version", None),
+        ("tool_id", None),
+        ("request_id", None),
+        ("capabilities", ["envelope-v1"]),
+        ("duration_ms", 0),
+        ("error", {"error": "Nothing there.", "error_code": "not_found", "error_details": None}),
+        ("upgrade_hints", []),
+        ("data", None),
+    ]
+
+
+def test_a_path_from_the_calls_arguments_is_said_back() -> None:
+    failure = Failure("NOT_FOUND", "File not found: /missing.py (looked in /srv/app/files/x.py)")
+    shown = text_of(seal(failure, dialect="scalpel", arguments={"files": ["/missing.py"]}))
+    assert shown["error"]["error"] == "File not found: /missing.py (looked in x.py)"

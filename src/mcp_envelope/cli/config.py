@@ -121,12 +121,13 @@ def _on_one_line(value: Any) -> str:
 
 
 def _schema(options: argparse.Namespace, parser: Parser) -> int:
-    from ..config.policy import response_config_schema, settings_schema
+    from ..config.policy import own_file_schema, settings_schema
+    from ..dialects import dialect
 
     if options.config is not None or options.json:
         parser.error("schema takes no option but --dialect")
-    schema = response_config_schema() if options.dialect == "scalpel" else settings_schema()
-    console.write_json(schema)
+    file = dialect(options.dialect).file if options.dialect else None
+    console.write_json(settings_schema() if file is None else own_file_schema(file))
     return console.OK
 
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 # As in `config`, which takes a while to import.
 PREFIX: Final = "MCP_ENVELOPE_"
 _VAULT: Final = f"{PREFIX}VAULT"
-_OTHERS: Final = ("CTXO_", "SCALPEL_")
 _PASSWORD: Final = re.compile(r"(://[^/@]*:)[^/@]*@")
 _WELL_FORMED: Final = re.compile(
     r"(?!.*://).+|sqlite:///.+|(valkey|redis)s?://([^/@\s]*@)?[a-z0-9.-]+(:[0-9]{1,5})?(/[0-9]*)?",
@@ -132,16 +131,17 @@ def vault_options(parser: Parser, config: bool = True) -> None:
 
 
 def policy(config: str | None, tool: str | None = None, spoken: str | None = None) -> Policy | None:
-    """Return the policy of the file and of the environment, if they set anything. Complaints are printed.
+    """Return the policy of the file, the environment and the dialect's own sources, if there are any.
 
-    A single wrong setting is left out, with a warning; a file that cannot be parsed at all is an error.
+    Complaints are printed: a single wrong setting is left out, with a warning. A file that cannot be parsed at all
+    is an error.
     """
-    environment = {**os.environ, **({f"{PREFIX}DIALECT": spoken} if spoken else {})}
     if config is not None:
         files.check_config(config)
-    elif not any(name.startswith((PREFIX, *_OTHERS)) and not _is_of_vault(name) for name in environment):
-        return None
-    return _composed(config, environment, tool)
+    elif not any(name.startswith(PREFIX) and not _is_of_vault(name) for name in os.environ):
+        if spoken is None or not dialect(spoken).has_sources:
+            return None
+    return _composed(config, dict(os.environ), tool, spoken)
 
 
 def vault_address(vault: str | None, config: str | None, found: Policy | None) -> VaultAddress:
@@ -179,11 +179,13 @@ def _is_of_vault(name: str) -> bool:
     return name == _VAULT or name.startswith(f"{_VAULT}_")
 
 
-def _composed(config: str | None, environment: dict[str, str], tool: str | None) -> Policy:
+def _composed(
+    config: str | None, environment: dict[str, str], tool: str | None, spoken: str | None = None
+) -> Policy:
     from ..config import Settings
 
     settings = Settings(config or os.devnull, environment, say=lambda _: None)
-    policy = settings.policy(tool)
+    policy = settings.policy(tool, dialect=spoken)
     for problem in dict.fromkeys((*settings.problems(policy.dialect), *policy.problems)):
         console.say("warning", problem)
     return policy

@@ -14,20 +14,20 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ..dialects import SettingsFile
 from ..spelling import did_you_mean
 from .kinds import shown
 from .layers import FileLayers, Layer, known_profile, read_layer
-from .policy import PROFILES, RESPONSE_GLOBAL, RESPONSE_TOOL, SETTINGS, Given
+from .policy import PROFILES, SETTINGS, Given
 from .trust import Accepted, is_users_own
 
 FILE_NAME: Final = "mcp-envelope.toml"
 PYPROJECT: Final = "pyproject.toml"
 PYPROJECT_TABLE: Final = ("tool", "mcp-envelope")
-RESPONSE_CONFIG: Final = os.path.join(".code-scalpel", "response_config.json")
 # The coarsest clock of a common file system.
 _GRAIN_NS: Final = 2_000_000_000
 _LARGEST: Final = 1_000_000
@@ -150,14 +150,15 @@ def settings_file(path: str | os.PathLike[str] | None, start: Path) -> WatchedFi
     return WatchedFile(find, read_toml, "the built-in settings apply", Accepted() if named is None else None)
 
 
-def response_config(start: Path) -> WatchedFile:
-    """Return the dialect scalpel's own file, the nearest one from `start` upwards."""
+def own_file(file: SettingsFile, start: Path) -> WatchedFile:
+    """Return a dialect's own file, the nearest one from `start` upwards."""
+    path = os.path.join(*file.path.split("/"))
 
     def find() -> FoundFile | None:
-        places = (_here(folder, RESPONSE_CONFIG, start) for folder in _upwards(start))
+        places = (_here(folder, path, start) for folder in _upwards(start))
         return next(filter(None, places), None)
 
-    return WatchedFile(find, read_response_config, "its settings no longer apply")
+    return WatchedFile(find, partial(read_own_file, file), "its settings no longer apply")
 
 
 def _upwards(start: Path) -> Iterator[str]:
@@ -256,15 +257,15 @@ def read_toml(text: str, name: str) -> FileLayers:
     return _Reader(name, text, toml_scanner.key_offsets(text)).toml(root, table)
 
 
-def read_response_config(text: str, name: str) -> FileLayers:
-    """Return the settings in the dialect scalpel's own file: JSON, comments and trailing commas allowed."""
+def read_own_file(file: SettingsFile, text: str, name: str) -> FileLayers:
+    """Return the settings in a dialect's own file: JSON, comments and trailing commas allowed."""
     from ..jsontext import scanner
 
     try:
         scan = scanner.scan(text, lambda path: len(path) < _DEEPEST)
     except scanner.NotJSON as error:
         raise Broken(f"{name}{', ' if error.place else ''}{error.place}: {error.reason}") from None
-    return _Reader(name, text, dict(scan.root.key_offsets())).response_config(scan.meaning)
+    return _Reader(name, text, dict(scan.root.key_offsets())).own_file(scan.meaning, file)
 
 
 def _below(root: Any, path: Keys) -> Any:
@@ -294,20 +295,20 @@ class _Reader:
         tools = self.tools(root, (*at, "tools"), SETTINGS)
         return FileLayers(values, profiles, tools, tuple(self.problems)).with_known_profiles(profiles)
 
-    def response_config(self, root: object) -> FileLayers:
+    def own_file(self, root: object, file: SettingsFile) -> FileLayers:
         if not isinstance(root, Mapping):
             self.complain((), f"{shown(root)} is not an object")
             root = {}
-        known = ("global", "tool_overrides")
+        known = (file.everywhere, file.per_tool)
         for key in root:
             if key not in (*known, _SCHEMA_KEY):
                 self.complain((key,), f"there is no key {shown(key)}{did_you_mean(key, known)}")
-        general = root.get("global")
+        general = root.get(file.everywhere)
         if not isinstance(general, Mapping | None):
-            self.complain(("global",), f"global: {shown(general)} is not an object")
+            self.complain((file.everywhere,), f"{file.everywhere}: {shown(general)} is not an object")
             general = None
-        values = self.layer(general or {}, ("global",), RESPONSE_GLOBAL, "")
-        tools = self.tools(root, ("tool_overrides",), RESPONSE_TOOL)
+        values = self.layer(general or {}, (file.everywhere,), file.settings, "")
+        tools = self.tools(root, (file.per_tool,), file.tool_settings)
         return FileLayers(values, tools=tools, problems=tuple(self.problems))
 
     def layer(

@@ -78,6 +78,7 @@ class OwnSources(NamedTuple):
     file: FileLayers = FileLayers()
     weak: Layer = NOTHING
     strong: Layer = NOTHING
+    problems: tuple[str, ...] = ()
 
 
 def known_profile(layer: Layer, profiles: Iterable[str], problems: list[str], key: str = "profile") -> Layer:
@@ -107,17 +108,22 @@ def read_layer(
 
 
 def compose(
-    tool: str | None, file: FileLayers, environment: Layer, own_sources: Mapping[str, OwnSources]
+    tool: str | None,
+    file: FileLayers,
+    environment: Layer,
+    own_sources: Callable[[str], OwnSources],
+    chosen: Layer = NOTHING,
 ) -> Policy:
-    """Return the policy for a tool."""
+    """Return the policy for a tool. `chosen` is what the program itself decided; `own_sources` knows dialects."""
     problems: list[str] = []
     environment = known_profile(environment, file.profiles, problems)
-    fold = _fold(file, [file.values], [*file.for_tool(tool), environment])
+    fold = _fold(file, [file.values], [*file.for_tool(tool), environment, chosen])
     dialect = fold.values["dialect"]
-    own = own_sources.get(dialect, OwnSources())
+    own = own_sources(dialect)
     if own != OwnSources():
         tools = [*own.file.for_tool(tool), *file.for_tool(tool)]
-        again = _fold(file, [own.file.values, file.values], [*tools, own.weak, environment, own.strong])
+        above = [*tools, own.weak, environment, chosen, own.strong]
+        again = _fold(file, [own.file.values, file.values], above)
         if again.values["dialect"] != dialect:
             problems.append(
                 f"the profile {again.values['profile']} sets the dialect {again.values['dialect']}, but was "
@@ -125,7 +131,7 @@ def compose(
             )
             again.values["dialect"], again.sources["dialect"] = dialect, fold.sources["dialect"]
         fold = again
-    return _settled(fold, problems)
+    return _settled(fold, [*own.problems, *problems])
 
 
 class _Fold(NamedTuple):

@@ -46,9 +46,6 @@ PREFIX: Final = "MCP_ENVELOPE_"
 BUDGET_ARGUMENT: Final = dialects.Dialect.budget_argument
 # Only one of the two can hold: setting one in a stronger layer takes the other away.
 RIVALS: Final = {"tokens": "bytes", "bytes": "tokens"}
-# What the dialect scalpel's file may set for all tools, and for one.
-RESPONSE_GLOBAL: Final = ("profile",)
-RESPONSE_TOOL: Final = ("profile", "include_only", "exclude_fields")
 # What a file that nobody named or accepted may lower, and all that it may do.
 BUDGETS: Final = ("tokens", "bytes", "max_tokens")
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -268,9 +265,9 @@ class Allowance(msgspec.Struct, frozen=True, dict=True):
 
 
 def is_own_limit(dialect: str, sources: Mapping[str, str]) -> bool:
-    """Whether the limit in bytes comes from the variable that the dialect's contract defines."""
-    source = sources.get("bytes", BUILT_IN)
-    return source != BUILT_IN and source == f"environment {dialects.DIALECTS[dialect].limit_variable}"
+    """Whether the limit in bytes comes from a variable that the dialect's contract defines."""
+    source, own = sources.get("bytes", BUILT_IN), dialects.DIALECTS[dialect].variables
+    return any(source == f"environment {variable.name}" for variable in own)
 
 
 @lru_cache(1024)
@@ -359,12 +356,13 @@ def settings_schema() -> dict[str, Any]:
     return _document("mcp-envelope.toml", root, SETTINGS)
 
 
-def response_config_schema() -> dict[str, Any]:
-    """Return the schema of `.code-scalpel/response_config.json`."""
-    general = _layer(RESPONSE_GLOBAL, "Settings of all tools.")
-    tools = _tables("Settings per tool.", _layer(RESPONSE_TOOL, "The settings of a tool."))
-    root = _layer((), "Settings of Code Scalpel's results.", **{"global": general, "tool_overrides": tools})
-    return _document("response_config.json", root, RESPONSE_TOOL)
+def own_file_schema(file: dialects.SettingsFile) -> dict[str, Any]:
+    """Return the schema of a dialect's own file."""
+    general = _layer(file.settings, "Settings of all tools.")
+    tools = _tables("Settings per tool.", _layer(file.tool_settings, "The settings of a tool."))
+    root = _layer((), "Settings of results.", **{file.everywhere: general, file.per_tool: tools})
+    names = dict.fromkeys((*file.settings, *file.tool_settings))
+    return _document(file.path.rpartition("/")[2], root, names)
 
 
 def _document(title: str, root: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -17,24 +17,23 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from ..dialects import Variable
+from ..dialects import dialect as dialect_named
 from ..spelling import did_you_mean
-from .files import response_config, settings_file
+from .files import WatchedFile, own_file, settings_file
 from .kinds import NOTHING, shown
 from .layers import FileLayers, Layer, OwnSources, compose, read_layer
 from .policy import BUDGET_ARGUMENT, PREFIX, SETTINGS, Given, Policy
 
 CONFIG: Final = PREFIX + "CONFIG"
-CTXO_LIMIT: Final = "CTXO_RESPONSE_LIMIT"
-SCALPEL_INFO: Final = "SCALPEL_MCP_INFO"
+# Where a dialect came from that the program itself chose.
+IN_CODE: Final = "in code"
 # Names of tools come from outside; so many policies are kept before all are made anew.
 _KEPT: Final = 2048
 # So many ignored settings are named.
 _LISTED: Final = 20
 # Variables change their values, too; so many complaints are remembered as said.
 _REMEMBERED: Final = 1000
-# The dialect that `.code-scalpel/response_config.json` belongs to.
-_SCALPEL: Final = "scalpel"
-
 
 Snapshot = tuple[object, ...]
 
@@ -42,33 +41,44 @@ Snapshot = tuple[object, ...]
 class Variables(NamedTuple):
     """What a snapshot says, and which file it names."""
 
+    texts: Mapping[str, str]
     layer: Layer
     problems: tuple[str, ...]
     config: str | None
-    # By dialect: what its own variable says, and what is wrong with it.
-    own: Mapping[str, Layer]
-    own_problems: Mapping[str, str]
 
 
 class Environment:
-    """The variables that we know. A snapshot is a tuple of their raw values; an empty one counts as not set."""
+    """The variables that we know. A snapshot is a tuple of their raw values; an empty one counts as not set.
 
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+    Variables of a dialect's own join ours when the dialect is first spoken. With `own_only` there are no others.
+    """
+
+    def __init__(self, environ: Mapping[str, str] | None = None, own_only: bool = False) -> None:
         self._environ = os.environ if environ is None else environ
-        self._names = (*(setting.variable for setting in SETTINGS.values()), CTXO_LIMIT, SCALPEL_INFO, CONFIG)
         self._get: Callable[[Any], object] = self._environ.get
-        self._keys: tuple[Any, ...] = self._names
+        self._key: Callable[[str], Any] = str
         # os.environ encodes, decodes and catches an exception at each get: 20 of them take longer than all the
         # rest of a call. Below it lies a plain dictionary, which it keeps up to date.
         raw, encode = getattr(self._environ, "_data", None), getattr(self._environ, "encodekey", None)
         if isinstance(raw, dict) and encode is not None:
-            self._get, self._keys = raw.get, tuple(map(encode, self._names))
+            self._get, self._key = raw.get, encode
+        ours = [] if own_only else [*(setting.variable for setting in SETTINGS.values()), CONFIG]
+        # They only grow, so that an older snapshot has the values of the first ones.
+        self._names: tuple[str, ...] = tuple(ours)
+        self._keys = tuple(map(self._key, ours))
+
+    def watch(self, variables: Iterable[Variable]) -> bool:
+        """Look at these variables too; return whether one of them is new."""
+        fresh = [variable.name for variable in variables if variable.name not in self._names]
+        self._names += tuple(fresh)
+        self._keys += tuple(map(self._key, fresh))
+        return bool(fresh)
 
     def snapshot(self) -> Snapshot:
         return tuple(map(self._get, self._keys))
 
     def read(self, snapshot: Snapshot) -> Variables:
-        raw = zip(self._names, snapshot, strict=True)
+        raw = zip(self._names, snapshot, strict=False)
         texts = {name: os.fsdecode(each) for name, each in raw if isinstance(each, str | bytes) and each}
         problems: list[str] = []
 
@@ -81,9 +91,7 @@ class Environment:
             if setting.variable in texts
         }
         layer = read_layer(table, lambda name, value: _given(value, SETTINGS[name].variable), complain)
-        limit, problem = _ctxo(texts.get(CTXO_LIMIT, "").strip())
-        own = {"ctxo": limit, "scalpel": _scalpel(texts.get(SCALPEL_INFO, ""))}
-        return Variables(layer, tuple(problems), texts.get(CONFIG), own, {"ctxo": problem} if problem else {})
+        return Variables(texts, layer, tuple(problems), texts.get(CONFIG))
 
     def unknown(self) -> tuple[str, ...]:
         """Return a complaint for each variable with our prefix that names no setting."""
@@ -98,28 +106,31 @@ def _given(value: object, variable: str) -> Given:
     return Given(value, f"environment {variable}", variable)
 
 
-def _ctxo(text: str) -> tuple[Layer, str]:
-    """The original reads `16k` as 16. Here, what is not a positive integer says nothing."""
-    digits = text.lstrip("0")
-    if digits.isascii() and digits.isdigit():
-        most = SETTINGS["bytes"].kind.read(int(digits[:18]), lambda message: None)
-        return {"bytes": _given(most, CTXO_LIMIT)}, ""
-    return NOTHING, f"{CTXO_LIMIT}: {shown(text)} is not a positive integer; it is ignored" if text else ""
-
-
-def _scalpel(text: str) -> Layer:
-    return {"profile": _given("debug", SCALPEL_INFO)} if text.strip().upper() == "DEBUG" else NOTHING
+def _own_sources(file: FileLayers, variables: Iterable[Variable], texts: Mapping[str, str]) -> OwnSources:
+    """Return what a dialect's own file and variables say."""
+    layers: dict[bool, dict[str, Given]] = {False: {}, True: {}}
+    problems = []
+    for variable in variables:
+        text = texts.get(variable.name, "").strip()
+        try:
+            found = variable.read(text) if text else {}
+        except ValueError as error:
+            problems.append(f"{variable.name}: {shown(text)} {error}; it is ignored")
+            continue
+        layers[variable.overrides] |= {name: _given(value, variable.name) for name, value in found.items()}
+    return OwnSources(file, layers[False], layers[True], tuple(problems))
 
 
 class _State(NamedTuple):
     """What the files say, and the policies that follow."""
 
     file: FileLayers
-    own_file: FileLayers
+    # By dialect.
+    own_files: Mapping[str, FileLayers]
     # A file that may only lower budgets.
     offering: FileLayers
     config: str | None
-    policies: dict[tuple[str | None, Snapshot], Policy]
+    policies: dict[tuple[str | None, str | None, Snapshot], Policy]
 
 
 class Settings:
@@ -128,6 +139,7 @@ class Settings:
     `path` names the file; otherwise `MCP_ENVELOPE_CONFIG` does, or it is the nearest one from `start` (the
     current folder) upwards. `trust_found` is whether a file that was only found has its full effect, as the
     author of a server wants it. Otherwise it may only lower budgets, until the user accepts it.
+    With `own_only`, nothing of this counts but what a dialect brings along: its own variables and file.
     `say` takes the complaints; by default they go to the logger `mcp_envelope`.
     """
 
@@ -138,39 +150,47 @@ class Settings:
         start: Path | None = None,
         *,
         trust_found: bool = True,
+        own_only: bool = False,
         interval: float = 1.0,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        self._path = path
+        self._path = os.devnull if own_only else path
         self._trust_found = trust_found
         self._start = _folder(start)
-        self._environment = Environment(environ)
+        self._environment = Environment(environ, own_only)
         self._interval = interval
         self._say_to = say or _log
         self._lock = threading.Lock()
         self._said: set[str] = set()
         self._of_files: set[str] = set()
         self._said_lock = threading.Lock()
-        self._own_file = response_config(self._start)
+        self._own_files: dict[str, WatchedFile] = {}
         self._due = 0.0
         config = self._environment.read(self._environment.snapshot()).config
-        self._file = settings_file(path or config, self._start)
-        self._state = _State(FileLayers(), FileLayers(), FileLayers(), config, {})
+        self._file = settings_file(self._path or config, self._start)
+        self._state = _State(FileLayers(), NOTHING, FileLayers(), config, {})
         with self._lock:
             self._look(self._state.config)
-        self._say(self.unknown_variables())
+        if not own_only:
+            self._say(self.unknown_variables())
 
-    def policy(self, tool: str | None = None, arguments: Mapping[str, Any] | None = None) -> Policy:
-        """Return the policy for a call: of which tool, and with which arguments."""
+    def policy(
+        self,
+        tool: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        dialect: str | None = None,
+    ) -> Policy:
+        """Return the policy for a call: of which tool, with which arguments, and in a dialect chosen in code."""
         if time.monotonic() >= self._due and self._lock.acquire(blocking=False):
             try:
                 self._look(self._state.config)
             finally:
                 self._lock.release()
         snapshot = self._environment.snapshot()
-        policy = self._state.policies.get((tool, snapshot))
+        policy = self._state.policies.get((tool, dialect, snapshot))
         if policy is None:
-            policy = self._compose(tool, snapshot)
+            policy = self._compose(tool, dialect, snapshot)
         if arguments is None or BUDGET_ARGUMENT not in arguments:
             return policy
         return policy.with_budget(arguments[BUDGET_ARGUMENT])
@@ -188,8 +208,8 @@ class Settings:
     def problems(self, dialect: str = "native") -> tuple[str, ...]:
         """Return what is wrong with the files, including one that the dialect brings along."""
         found = [self._file.problem, *self._state.file.problems]
-        if dialect == _SCALPEL:
-            found += [self._own_file.problem, *self._state.own_file.problems]
+        if (own := self._own_files.get(dialect)) is not None:
+            found += [own.problem, *self._state.own_files[dialect].problems]
         return tuple(problem for problem in found if problem)
 
     def ignored(self) -> tuple[str, ...]:
@@ -228,44 +248,59 @@ class Settings:
         renamed = config != self._state.config
         if renamed:
             self._file = settings_file(self._path or config, self._start)
-        changed = [self._file.look(), self._own_file.look()]
-        if any(changed) or renamed:
-            spoken = {policy.dialect for policy in list(self._state.policies.values())}
+        changed = [file.look() for file in (self._file, *self._own_files.values())]
+        if any(changed) or renamed or self._own_files.keys() != self._state.own_files.keys():
             file, offering = self._file.layers, FileLayers()
             if not (self._trust_found or self._file.is_accepted):
                 file, offering = FileLayers(problems=file.problems), file
             # A dialect's file may name the profiles of ours, which is why only now can they be checked.
-            own_file = self._own_file.layers.with_known_profiles(file.profiles)
-            self._state = _State(file, own_file, offering, config, {})
-            wrong = set(self.problems(_SCALPEL))
+            own_files = {
+                name: own.layers.with_known_profiles(file.profiles) for name, own in self._own_files.items()
+            }
+            self._state = _State(file, own_files, offering, config, {})
+            wrong = {problem for name in ("", *own_files) for problem in self.problems(name)}
             with self._said_lock:  # what was fixed may be said again
                 self._said -= self._of_files - wrong
             self._of_files = wrong
-            news, own_news = self._file.take_news(), self._own_file.take_news()
-            # Only those who speak the dialect hear of its file.
-            for each in news + own_news if _SCALPEL in spoken else news:
-                self._say_to(each)
+            for watched in (self._file, *self._own_files.values()):
+                for each in watched.take_news():
+                    self._say_to(each)
             for each in self.ignored():
                 self._say_to(each)
             self._say(self.problems())
         self._due = time.monotonic() + self._interval
 
-    def _compose(self, tool: str | None, snapshot: Snapshot) -> Policy:
+    def _compose(self, tool: str | None, dialect: str | None, snapshot: Snapshot) -> Policy:
         read = self._environment.read(snapshot)
         if read.config != self._state.config:
             with self._lock:
                 self._look(read.config)
+        chosen = NOTHING if dialect is None else {"dialect": Given(dialect, IN_CODE, IN_CODE)}
+
+        def own_sources(name: str) -> OwnSources:
+            nonlocal snapshot, read
+            spoken = dialect_named(name)
+            if not spoken.has_sources:
+                return OwnSources()
+            with self._lock:
+                if self._environment.watch(spoken.variables):
+                    snapshot = self._environment.snapshot()
+                    read = self._environment.read(snapshot)
+                if spoken.file is not None and name not in self._own_files:
+                    # Only those who speak the dialect hear of its file.
+                    self._own_files[name] = own_file(spoken.file, self._start)
+                    self._look(self._state.config)
+            file = self._state.own_files.get(name, FileLayers())
+            return _own_sources(file, spoken.variables, read.texts)
+
+        policy = compose(tool, self._state.file, read.layer, own_sources, chosen)
         state = self._state
-        own = {dialect: OwnSources(weak=layer) for dialect, layer in read.own.items()}
-        own[_SCALPEL] = OwnSources(state.own_file, strong=read.own[_SCALPEL])
-        policy = compose(tool, state.file, read.layer, own)
-        own_problem = read.own_problems.get(policy.dialect)
-        problems = (*read.problems, *([own_problem] if own_problem else ()), *policy.problems)
+        problems = (*read.problems, *policy.problems)
         policy = msgspec.structs.replace(policy, problems=problems, offers=state.offering.offers(tool))
         self._say((*policy.problems, *self.problems(policy.dialect)))
         if len(state.policies) >= _KEPT:
             state.policies.clear()
-        state.policies[tool, snapshot] = policy
+        state.policies[tool, dialect, snapshot] = policy
         return policy
 
     def _say(self, problems: Iterable[str]) -> None:

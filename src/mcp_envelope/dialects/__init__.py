@@ -7,9 +7,9 @@ file, which is imported on first use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -40,6 +40,32 @@ class BudgetRange(msgspec.Struct, frozen=True):
     most_tokens: int | None = None
 
 
+class Variable(NamedTuple):
+    """An environment variable of a dialect's own.
+
+    `read` returns the settings that a value stands for, and raises ValueError ("is not a number") for one that
+    it can't use. They rank just below mcp-envelope's own variables, or with `overrides` above everything.
+    """
+
+    name: str
+    read: Callable[[str], Mapping[str, Any]]
+    overrides: bool = False
+
+
+class SettingsFile(NamedTuple):
+    """A JSON file of a dialect's own, the nearest one from the current folder upwards.
+
+    The object under `everywhere` may have the settings named in `settings`, for all tools; under `per_tool`, each
+    tool may have those in `tool_settings`.
+    """
+
+    path: str
+    everywhere: str
+    settings: tuple[str, ...]
+    per_tool: str
+    tool_settings: tuple[str, ...]
+
+
 class Dialect:
     """A wire shape. Subclasses override what differs."""
 
@@ -52,8 +78,13 @@ class Dialect:
     # The name of the argument for a call's own budget.
     budget_argument: ClassVar[str] = "tokenBudget"
     limits: ClassVar[BudgetRange] = BudgetRange()
-    # The environment variable with which the contract itself lets people move its limit.
-    limit_variable: ClassVar[str | None] = None
+    # Where settings of its own come from, besides those of mcp-envelope. They hold however it was chosen.
+    variables: ClassVar[tuple[Variable, ...]] = ()
+    file: ClassVar[SettingsFile | None] = None
+
+    @property
+    def has_sources(self) -> bool:
+        return bool(self.variables) or self.file is not None
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
         """Return the requested budget of a call, in this dialect's unit and range."""

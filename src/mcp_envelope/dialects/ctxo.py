@@ -24,7 +24,7 @@ from ..jsontext.document import Buffer, Member, Node, TooDeep, assembled, encode
 from ..lanes import Lanes, Plan
 from ..outcome import Outcome, shortened
 from ..payload import to_json
-from . import BudgetRange, Dialect, notice
+from . import BudgetRange, Dialect, Variable, notice
 
 DEFAULT_LIMIT: Final = 8192
 TRUNCATABLE: Final = frozenset(
@@ -43,6 +43,15 @@ TRUNCATABLE: Final = frozenset(
     }
 )
 _HINT: Final = "Narrow the query, or raise CTXO_RESPONSE_LIMIT."
+_LARGEST: Final = 1_000_000_000
+
+
+def _limit(text: str) -> dict[str, Any]:
+    """The original reads `16k` as 16. Here, what is not a positive integer says nothing."""
+    digits = text.strip().lstrip("0")
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError("is not a positive integer")
+    return {"bytes": min(int(digits[:18]), _LARGEST)}
 
 
 # The least that a budget can be, so that an error and a handle fit. The contract's own limit may be less.
@@ -55,7 +64,7 @@ class Ctxo(Dialect):
     name = "ctxo"
     names_handles = False
     limits = BudgetRange(tokens=None, bytes=DEFAULT_LIMIT, least_bytes=_LEAST)
-    limit_variable = "CTXO_RESPONSE_LIMIT"
+    variables = (Variable("CTXO_RESPONSE_LIMIT", _limit),)
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
         check_whole(tokens=tokens, max_bytes=max_bytes)

@@ -19,8 +19,9 @@ from ..jsontext.document import text_block, written
 from ..lanes import Lane, Lanes, Plan, first_that_fits, fit_data
 from ..outcome import Outcome
 from ..schema.widening import embed
-from . import BudgetRange, Dialect, notice
+from . import BudgetRange, Dialect, SettingsFile, Variable, notice
 
+_CAPABILITIES: Final = ("envelope-v1",)
 _UNLIMITED: Final = 1 << 62
 # In the order of the document's debug example.
 _IDENTITY: Final = ("tier", "tool_version", "tool_id", "request_id", "capabilities", "duration_ms")
@@ -28,10 +29,22 @@ _IDENTITY: Final = ("tier", "tool_version", "tool_id", "request_id", "capabiliti
 _STANDARD: Final = ("tier", "tool_version", "tool_id", "request_id")
 
 
+def _info(text: str) -> dict[str, Any]:
+    return {"profile": "debug"} if text.strip().upper() == "DEBUG" else {}
+
+
 class Scalpel(Dialect):
     name = "scalpel"
     budget_argument = "token_budget"
     limits = BudgetRange(tokens=None)
+    variables = (Variable("SCALPEL_MCP_INFO", _info, overrides=True),)
+    file = SettingsFile(
+        ".code-scalpel/response_config.json",
+        "global",
+        ("profile",),
+        "tool_overrides",
+        ("profile", "include_only", "exclude_fields"),
+    )
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
         if tokens is None and max_bytes is None:
@@ -120,7 +133,7 @@ def _framed(
     for name in _IDENTITY:
         wanted = everything or (plan.profile == "standard" and name in _STANDARD and known[name] is not None)
         # A client that sends a request id gets it back, whatever the profile.
-        if wanted or (name == "request_id" and outcome.client_request_id):
+        if wanted or (name == "request_id" and known[name] is not None):
             shown[name] = _short(known[name], length)
     if problem is not None:
         hidden = (plan.hidden if data is None else None) or {}
@@ -149,14 +162,15 @@ def _short(value: Any, length: int) -> Any:
 
 
 def _known(outcome: Outcome) -> dict[str, Any]:
-    duration = outcome.duration_ms
+    # Nobody may have measured it, and the contract wants a number.
+    duration = outcome.duration_ms or 0
     return {
         "tier": outcome.tier,
         "tool_version": outcome.tool_version,
         "tool_id": outcome.tool,
         "request_id": outcome.request_id,
-        "capabilities": list(outcome.capabilities or ()),
-        "duration_ms": int(duration) if duration is not None and duration == int(duration) else duration,
+        "capabilities": list(_CAPABILITIES if outcome.capabilities is None else outcome.capabilities),
+        "duration_ms": int(duration) if duration == int(duration) else duration,
     }
 
 

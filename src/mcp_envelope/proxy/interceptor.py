@@ -27,7 +27,7 @@ from ..dialects.notice import READ_TOOL
 from ..fit.text import fit_text
 from ..gateway import Call, Gateway
 from ..jsontext.document import Buffer, encode
-from ..outcome import Failure
+from ..outcome import REQUEST_IDS, Failure, client_request_id
 from ..payload import Payload, Result
 from . import frames
 from .frames import UNREADABLE, Frame, Id, Outgoing, members_of
@@ -183,8 +183,8 @@ class Interceptor:
                 data = frames.replaced(frame.data, {"params": changed})
         made = None
         if not self.tools.enveloped:
-            named = identifier.decode("utf-8", "replace").strip('"')[:200]
-            made = self._new_call(tool, sender, owner, budget, request_id=named, started=time.perf_counter())
+            request_id, started = sender.request_id, time.perf_counter()
+            made = self._new_call(tool, sender, owner, budget, request_id=request_id, started=started)
         self._requests.add(key, Pending("tools/call", identifier, made, sender))
         return Outgoing([], [data])
 
@@ -368,6 +368,8 @@ class Sender(msgspec.Struct, frozen=True):
     # The members of `_meta` that a request of our own has to repeat, as they are spelled.
     meta: bytes | None = None
     is_stateless: bool = False
+    # The id that the client gave the request, besides that of the protocol.
+    request_id: str | None = None
 
     def own_result(self, result: bytes) -> bytes:
         """A result of the proxy's own, in the form of the sender's protocol version."""
@@ -379,7 +381,9 @@ def read_sender(meta: Raw | None) -> Sender:
     members = members_of(meta)
     repeated = {name: members[name] for name in _REPEATED if name in members}
     client = _client(members.get(_INFO), "stateless")
-    return Sender(client, encode(repeated) if repeated else None, _VERSION in members)
+    own = {name: frames.value_of(members[name]) for name in REQUEST_IDS if name in members}
+    request_id = client_request_id(own) if own else None
+    return Sender(client, encode(repeated) if repeated else None, _VERSION in members, request_id)
 
 
 class Pending(msgspec.Struct, frozen=True):

@@ -31,9 +31,9 @@ from ..codes import CATALOGUE, Problem
 from ..envelope import Sealed
 from ..errors import problem_of
 from ..gateway import Call, Declared, Gateway, Published, halved, has_structure, shared, shares_budget
-from ..outcome import Failure, Miss, Remarks, Reply, enter_remarks, leave_remarks
+from ..outcome import Failure, Miss, Remarks, Reply, client_request_id, enter_remarks, leave_remarks
 from ..payload import Payload, PayloadError, read_payload
-from ..scrubbing import scrub_line
+from ..scrubbing import given, scrub_line
 from ..tracing import current_span
 from ..vault.store import StoreError
 from .declare import NOTHING_DECLARED
@@ -68,6 +68,7 @@ def call_of(
     gateway: Gateway,
     declared: Declared = NOTHING_DECLARED,
     publish: Callable[[str], Published] | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> Call:
     """Describe a call by the SDK's request context; there is none if a server is called from Python.
 
@@ -80,14 +81,14 @@ def call_of(
         client = UNKNOWN
     # Over HTTP: what was stored for one credential is not found with another.
     headers = getattr(getattr(request, "request", None), "headers", None)
-    request_id = getattr(request, "request_id", None)
     policy = gateway.policy(tool, None, client, None if declared is NOTHING_DECLARED else declared)
     return Call(
         tool=tool,
         policy=policy,
         client=client,
         owner=None if headers is None else headers.get("authorization"),
-        request_id=None if request_id is None else str(request_id),
+        request_id=client_request_id(getattr(request, "meta", None)),
+        arguments=arguments,
         declared=declared,
         published=_NOTHING_PUBLISHED if publish is None else publish(policy.dialect),
         started=time.perf_counter(),
@@ -259,8 +260,7 @@ class Run:
         if self.stage != "running" and isinstance(error, ValueError | TypeError | RecursionError):
             # The tool was done: the library could make nothing of what it returned.
             return self.seal(_bad_result(error))
-        known = [value for value in arguments.values() if isinstance(value, str)]
-        return self.seal(_failure(problem_of(error, known=known, is_logged=is_logged), error))
+        return self.seal(_failure(problem_of(error, known=given(arguments), is_logged=is_logged), error))
 
     def fail_expected(self, failure: Failure | PayloadError, converter: Converter) -> Any:
         """Seal a failure that the tool's author foresaw, or an item that can't be sent: neither is a crash."""

@@ -157,8 +157,9 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
             return await call_next(context)
         message, inside = context.message, context.fastmcp_context
         server = None if inside is None else inside.fastmcp
-        call = call_of(None if inside is None else inside.request_context, message.name, self.gateway)
         arguments = message.arguments or {}
+        request = None if inside is None else inside.request_context
+        call = call_of(request, message.name, self.gateway, arguments=arguments)
         if message.name == READ_TOOL:
             return _unmarked(SealedToolResult(await to_thread.run_sync(self.gateway.read, arguments, call)))
         requested = None

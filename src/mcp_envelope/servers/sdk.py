@@ -188,7 +188,12 @@ class _Enveloped:
         output = self._output(tool, entry)
         publish = self._gateway.publisher.of
         call = call_of(
-            ctx, name, self._gateway, output.declared, lambda dialect: publish(dialect, *output[1:])
+            ctx,
+            name,
+            self._gateway,
+            output.declared,
+            lambda dialect: publish(dialect, *output[1:]),
+            arguments,
         )
         if arguments and (budget_name := call.dialect.budget_argument) in arguments:
             schema = tool.parameters if tool is not None else None if entry is None else entry.input_schema
