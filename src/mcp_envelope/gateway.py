@@ -195,9 +195,9 @@ class Gateway:
             shown["inputSchema"] = {**schema, "properties": properties}
         return shown
 
-    def budget_argument(self, tool: str) -> str:
-        """Return the name of the argument for a call's own budget, as the tool's dialect spells it."""
-        return dialects.dialect(self.policy(tool).dialect).budget_argument
+    def spoken(self, tool: str) -> Dialect:
+        """Return the dialect of a tool's results."""
+        return dialects.DIALECTS[self.policy(tool).dialect]
 
     def adds_budget(self, schema: object, name: str) -> bool:
         """Whether we add a budget argument to a tool: not if it has one of that name itself."""

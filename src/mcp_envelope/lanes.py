@@ -182,6 +182,12 @@ class Finish(Protocol):
     def __call__(self, room: int, length: int) -> Lane | None: ...
 
 
+class Frame(Protocol):
+    """Puts fitted data into a dialect's frame, with a notice of some length."""
+
+    def __call__(self, fitted: Fitted, length: int) -> Lane: ...
+
+
 def first_that_fits(finish: Callable[[int], Lane], limit: int) -> Lane:
     """Return the lane with the longest notice that is within the limit, or the shortest if none is."""
     for length in LENGTHS:
@@ -234,7 +240,7 @@ def conforming(
 
 def fit_data(
     plan: Plan,
-    frame: Callable[[Fitted, int], Lane],
+    frame: Frame,
     rankings: Mapping[str, Ranking] | None = None,
     soft: frozenset[str] = frozenset(),
 ) -> Lane | None:
@@ -243,15 +249,47 @@ def fit_data(
     place = FREE if schema is None else schema.root
     fitter = Fitter(node, place, {**(rankings or {}), **plan.rankings}, plan.base, soft=soft)
 
+    made: dict[int, tuple[Lane, Fitted, int]] = {}
+
     def finish(room: int, length: int) -> Lane | None:
         fitted = fitter.fit(room)
-        return None if fitted is None else frame(fitted, length)
+        if fitted is None:
+            return None
+        lane = frame(fitted, length)
+        made[id(lane)] = lane, fitted, length
+        return lane
+
+    def search() -> Lane | None:
+        lane = fullest(plan, node.size, finish)
+        if lane is None or not lane.cuts:
+            return lane
+        _, fitted, length = made[id(lane)]
+        return _filled_up(plan, fitter, lane, fitted, partial(frame, length=length))
 
     def accept(lane: Lane) -> Lane | None:
         # If nothing was cut, the tool itself broke the schema.
         return lane if not lane.cuts or schema is None or schema.is_valid(lane.body) else None
 
-    return conforming(plan, fitter, lambda: fullest(plan, node.size, finish), accept)
+    return conforming(plan, fitter, search, accept)
+
+
+def _filled_up(
+    plan: Plan, fitter: Fitter, lane: Lane, fitted: Fitted, frame: Callable[[Fitted], Lane]
+) -> Lane:
+    """Return the lane with all items for which the search, which works in bytes and in shares, left room."""
+    free = plan.budget.most_bytes * (plan.limit - lane.used + 1) // max(plan.limit, 1)
+    for cut in sorted(lane.cuts, key=lambda cut: -cut.dropped):
+        low, high = 0, fitter.following(cut, free)
+        best = fitted
+        while low < high:
+            middle = (low + high + 1) // 2
+            tried = fitter.grown(fitted, cut, middle)
+            if (larger := frame(tried)).fits(plan.limit):
+                low, lane, best = middle, larger, tried
+            else:
+                high = middle - 1
+        fitted = best
+    return lane
 
 
 def largest_room(

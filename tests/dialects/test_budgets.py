@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mcp_envelope import seal
+from mcp_envelope import Cut, seal
 from mcp_envelope.budget import Budget
 
 ROWS = [{"id": index, "name": f'row "{index}"\n', "tags": ["ä", "\\", "x" * 20]} for index in range(2000)]
@@ -33,3 +36,70 @@ def test_both_lanes_are_within_the_budget_with_their_blocks(
     sealed = seal(payload, dialect=dialect, handle="aB3dE6gH9jK2mN5pQ8sT1v", **budget)
     for lane in (sealed.content, sealed.structured):
         assert lane is None or limit.holds(lane)
+
+
+def _units(text: str) -> int:
+    return -(-(len(text.encode("utf-16-le")) // 2) // 4)
+
+
+def _with_one_more(envelope: dict[str, Any], name: str, item: Any, cut: Cut) -> int:
+    """Count, by hand, what the envelope would use with one more item in a list."""
+    larger = copy.deepcopy(envelope)
+    larger["data"][name].append(item)
+    dropped = larger["dropped"]
+    if dropped["kind"] == name:
+        dropped["count"] -= 1
+    dropped["note"] = dropped["note"].replace(f"{cut.dropped} {name}", f"{cut.dropped - 1} {name}")
+    dropped["note"] = dropped["note"].replace(f"offset={cut.kept})", f"offset={cut.kept + 1})")
+    return _units(json.dumps(larger, ensure_ascii=False, separators=(",", ":")))
+
+
+SHAPES: dict[str, dict[str, list[Any]]] = {
+    "numbers": {"results": list(range(20_000))},
+    "rows": {"results": [{"n": n, "name": f"row {n}"} for n in range(4000)]},
+    "not ASCII": {"results": [f"Zeile {n} «äöü» 😀" for n in range(4000)]},
+    "uneven": {"results": ["x" * (n * 7919 % 90) for n in range(4000)]},
+    "tiny beside large": {"results": [1] * 9000, "other": ["y" * 30] * 900},
+    "three lists": {name: [{"id": n, "of": name} for n in range(2000)] for name in ("a", "b", "c")},
+    "ranked": {"references": [{"file": f"f{n % 7}.py", "line": n} for n in range(3000)]},
+    "neighbours": {"neighbors": [{"id": n, "hubScore": n * 31 % 97, "depth": n % 3} for n in range(3000)]},
+}
+ORDERS: dict[str, Callable[[Any], Any]] = {
+    "references": lambda item: (item["file"], item["line"]),
+    "neighbors": lambda item: -item["hubScore"],
+}
+
+
+@pytest.mark.parametrize("handle", [None, "aB3dE6gH9jK2mN5pQ8sT1v"])
+@pytest.mark.parametrize("tokens", [100, 137, 500, 2000, 10_000])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_transcend_keeps_the_largest_prefix_that_fits(shape: str, tokens: int, handle: str | None) -> None:
+    payload = SHAPES[shape]
+    sealed = seal(payload, dialect="transcend", tokens=tokens, handle=handle)
+    text = json.loads(sealed.content)[0]["text"]
+    envelope = json.loads(text)
+    assert envelope["tokenBudget"]["used"] == _units(text) <= tokens
+    cuts = {cut.path: cut for cut in sealed.cuts}
+    for name, items in payload.items():
+        ordered = sorted(items, key=ORDERS[name]) if name in ORDERS else items
+        shown = envelope["data"][name]
+        assert shown == ordered[: len(shown)], "a prefix of the ranked list"
+        if len(shown) < len(items) - 1 and len(cuts) == len(payload):
+            cut = cuts[f"/{name}"]
+            assert cut.kept == len(shown)
+            assert _with_one_more(envelope, name, ordered[len(shown)], cut) > tokens, "one more would fit"
+
+
+@pytest.mark.parametrize("limit", [200, 500, 8192])
+@pytest.mark.parametrize("shape", ["numbers", "rows", "not ASCII", "uneven"])
+def test_ctxo_keeps_the_largest_prefix_that_fits(shape: str, limit: int) -> None:
+    items = SHAPES[shape]["results"]
+    sealed = seal({"results": items}, dialect="ctxo", max_bytes=limit)
+    text = json.loads(sealed.content)[0]["text"]
+    document = json.loads(text)
+    kept = len(document["results"])
+    assert document["results"] == items[:kept]
+    assert len(text.encode()) <= limit
+    document["results"].append(items[kept])
+    document["_meta"]["returnedItems"] += 1
+    assert len(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()) > limit

@@ -77,6 +77,8 @@ class Dialect:
     names_handles: ClassVar[bool] = True
     # The name of the argument for a call's own budget.
     budget_argument: ClassVar[str] = "tokenBudget"
+    # Whether the contract itself has that argument, so that a tool's own one of that name means the same.
+    defines_budget_argument: ClassVar[bool] = False
     limits: ClassVar[BudgetRange] = BudgetRange()
     # Where settings of its own come from, besides those of mcp-envelope. They hold however it was chosen.
     variables: ClassVar[tuple[Variable, ...]] = ()

@@ -28,7 +28,7 @@ LEAST: Final = 100
 MOST: Final = 10_000
 _RESERVED: Final = frozenset({"code", "message", "hint"})
 # Rankings that the contract defines, unless the server declares others.
-_RANKINGS: Final = {"references": rank("file", "line"), "neighbors": rank("depth", "-hubScore")}
+_RANKINGS: Final = {"references": rank("file", "line"), "neighbors": rank("-hubScore")}
 # Shortened before any other string.
 _SNIPPETS: Final = frozenset({"snippet"})
 _CLIP: Final = (100_000, 120, 40)
@@ -36,6 +36,7 @@ _CLIP: Final = (100_000, 120, 40)
 
 class Transcend(Dialect):
     name = "transcend"
+    defines_budget_argument = True
     limits = BudgetRange(tokens=DEFAULT, meter="chars4", least_tokens=LEAST, most_tokens=MOST)
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
@@ -131,6 +132,8 @@ def _framed(
     after: dict[str, Any] = {"truncated": bool(cuts) or is_hidden}
     if cuts:
         after["dropped"] = _dropped(plan, cuts, length)
+    elif is_hidden:
+        after["dropped"] = {"kind": "data", "count": 1, "note": _left_out(plan)}
     after["warnings"] = _warnings(plan.outcome.warnings, length)
     end = encode(after)[1:]
     used = budget.limit
@@ -153,6 +156,13 @@ def _dropped(plan: Plan, cuts: tuple[Cut, ...], length: int) -> dict[str, Any]:
     way_back = _way_back(plan.with_cuts(cuts), ordered[0], length)
     note = f"Dropped {what} to fit tokenBudget={plan.budget.limit}. {way_back}"
     return {"kind": _noun(ordered[0]), "count": ordered[0].dropped, "note": note}
+
+
+def _left_out(plan: Plan) -> str:
+    note = f"Left out the data ({plan.payload.size} bytes)."
+    if plan.outcome.handle is None:
+        return f"{note} It was not kept."
+    return f'{note} Read it: envelope_read(handle="{plan.outcome.handle}").'
 
 
 def _counted(cut: Cut) -> str:

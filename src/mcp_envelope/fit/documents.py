@@ -332,6 +332,42 @@ class Fitter:
                 return Fitted(body, tuple(self._cuts))
         return None
 
+    def grown(self, fitted: Fitted, cut: Cut, count: int) -> Fitted:
+        """Return the fitted document with so many more items in a list."""
+        value = self._find(cut)
+        assert value is not None
+        kept = cut.kept + count
+        items, order = value.node.items(0), value.order(0)
+        more = b",".join([items[index] for index in order[cut.kept : kept]])
+        steps = cut.path.removeprefix(self._root.step).split("/")[1:]
+        changed = Cut(cut.path, "items", kept, cut.total, _first_gap(order[:kept]))
+        cuts = tuple(changed if each is cut else each for each in fitted.cuts)
+        body = _appended(fitted.json, steps, more)
+        return Fitted(body, tuple(each for each in cuts if each.dropped))
+
+    def following(self, cut: Cut, room: int) -> int:
+        """Return how many more items of a list that was cut would fit into `room` bytes by themselves.
+
+        None for a list inside another one, whose items may be elsewhere in the fitted document.
+        """
+        value = self._find(cut)
+        if value is None:
+            return 0
+        shown = sum(map(len, value.node.items(0)[: cut.kept])) + cut.kept
+        items = value.node.items(shown + room)
+        return _whole_prefix(items, value.order(shown + room)[cut.kept :], room)[0]
+
+    def _find(self, cut: Cut) -> FitNode | None:
+        value = self._root
+        for step in cut.path.removeprefix(value.step).split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            members = value.node.members() if value.kind == "object" else []
+            found = [index for index, member in enumerate(members) if member.key == key]
+            if not found:
+                return None
+            value = value.child(found[0])
+        return value if value.kind == "array" and cut.kind == "items" else None
+
     def protect(self, pointer: str) -> bool:
         """Prevent further cuts at a place in the fitted document where validation failed.
 
@@ -561,6 +597,23 @@ def _whole_prefix(items: Sequence[Buffer], order: Sequence[int], room: int) -> t
             return count, used
         used = after
     return len(order), used
+
+
+def _appended(body: bytes, steps: Sequence[str], more: bytes) -> bytes:
+    """Return a document with more items at the end of the list that the steps lead to."""
+    if not steps:
+        return b"%b%b%b]" % (body[:-1], b"" if body == b"[]" else b",", more)
+    key = steps[0].replace("~1", "/").replace("~0", "~")
+    return b"{%b}" % b",".join(
+        [
+            b"%b:%b"
+            % (
+                member.raw_key,
+                _appended(bytes(member.value), steps[1:], more) if member.key == key else member.value,
+            )
+            for member in Node(body).members()
+        ]
+    )
 
 
 def _first_gap(chosen: Sequence[int]) -> int:

@@ -173,7 +173,8 @@ class Interceptor:
         if self._mirrors and sender.is_stateless and not self.tools.seen and not listed:
             return wait()
         budget: object = None
-        if (name := self._gateway.budget_argument(tool)) in arguments and is_ours:
+        spoken = self._gateway.spoken(tool)
+        if (name := spoken.budget_argument) in arguments and is_ours:
             known = self.tools.find(tool)
             if known is None and not listed:
                 return wait()
@@ -181,6 +182,8 @@ class Interceptor:
                 budget = frames.value_of(arguments.pop(name))
                 changed = frames.replaced(_or_empty(frame.params), {"arguments": encode(arguments)})
                 data = frames.replaced(frame.data, {"params": changed})
+            elif spoken.defines_budget_argument:
+                budget = frames.value_of(arguments[name])
         made = None
         if not self.tools.enveloped:
             request_id, started = sender.request_id, time.perf_counter()

@@ -171,8 +171,10 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
                     arguments = dict(arguments)
                     requested = arguments.pop(name)
                     context = context.copy(message=message.model_copy(update={"arguments": arguments}))
-                    if requested is not None:
-                        call = replace(call, policy=call.policy.with_budget(requested))
+                elif call.dialect.defines_budget_argument:
+                    requested = arguments[name]
+                if requested is not None:
+                    call = replace(call, policy=call.policy.with_budget(requested))
         run = Run(self.gateway, call, requested)
         try:
             with run:

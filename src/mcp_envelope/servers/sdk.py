@@ -197,11 +197,14 @@ class _Enveloped:
         )
         if arguments and (budget_name := call.dialect.budget_argument) in arguments:
             schema = tool.parameters if tool is not None else None if entry is None else entry.input_schema
+            requested = arguments[budget_name]
             if self._gateway.adds_budget(schema, budget_name):
-                arguments = dict(arguments)
-                if (requested := arguments.pop(budget_name)) is not None:
-                    call = replace(call, policy=call.policy.with_budget(requested))
+                arguments = {key: value for key, value in arguments.items() if key != budget_name}
                 params = params.model_copy(update={"arguments": arguments})
+            elif not call.dialect.defines_budget_argument:
+                requested = None
+            if requested is not None:
+                call = replace(call, policy=call.policy.with_budget(requested))
         run = Run(self._gateway, call)
         try:
             with run:
