@@ -550,7 +550,7 @@ def test_the_examples_of_the_help_run(
     handle = stored({"items": [{"name": f"n{n}", "size": n, "why": "timed out"} for n in range(40)]})
     main(["read", "--help"])
     examples = capsys.readouterr().out.partition("examples,")[2].partition("\n")[2]
-    assert examples.count("mcp-envelope read HANDLE") == 5
+    assert examples.count("mcp-envelope read HANDLE") == 6
     script = "set -e\n" + examples.replace("mcp-envelope read HANDLE", f"{shlex.join(COMMAND)} read {handle}")
     env = environment(MCP_ENVELOPE_VAULT=str(tmp_path / "vault.db"))
     done = subprocess.run(

@@ -56,6 +56,7 @@ exit codes:
 examples, with the handle of a result that has a list `items`:
   mcp-envelope read HANDLE
   mcp-envelope read HANDLE --path /items --offset 20 --tokens 500
+  mcp-envelope read HANDLE --sql 'SELECT why, count(*) FROM items GROUP BY 1'
   mcp-envelope read HANDLE --query 'items[?size > `10`].name'
   mcp-envelope read HANDLE --grep 'time(d )?out' --context 2
   mcp-envelope read HANDLE --all --output whole.json
@@ -65,6 +66,7 @@ _CUTS_NAMED: Final = 3
 _PART: Final = 1 << 20
 _BLOCK: Final = re.compile(r"(/content)?/[0-9]+")
 _BLOCKS: Final = "/content"
+_WAYS: Final = ("sql", "query", "grep")
 
 
 def run(arguments: list[str]) -> int:
@@ -115,13 +117,13 @@ def _unavailable(error: StoreError) -> Problem:
 def _check(options: argparse.Namespace) -> None:
     if options.context is not None and options.grep is None:
         raise Misuse("--context goes with --grep")
-    for name in ("query", "grep"):
+    for name in _WAYS:
         if getattr(options, name) == "":
             raise Misuse(f"argument --{name}: it is empty")
-    if options.exact and (options.query or options.grep):
-        raise Misuse(f"--exact does not go with --{'query' if options.query else 'grep'}")
+    if options.exact and (way := next((name for name in _WAYS if getattr(options, name)), None)):
+        raise Misuse(f"--exact does not go with --{way}")
     if options.all:
-        others = ("offset", "query", "grep", "json", "tokens", "bytes", "meter")
+        others = ("offset", *_WAYS, "json", "tokens", "bytes", "meter")
         values = [(name, getattr(options, name)) for name in others]
         given = [name for name, value in values if value is not None and value is not False]
         if given:
@@ -146,7 +148,7 @@ class _Reading:
 
     def page(self, budget: Budget) -> None:
         options = self.options
-        is_whole = not (options.json or options.query or options.grep or options.exact)
+        is_whole = not (options.json or options.exact or any(getattr(options, name) for name in _WAYS))
         if options.output != files.STDIN and is_whole and (file := self._block()) is not None:
             self._put([file])
             return
@@ -156,6 +158,7 @@ class _Reading:
             "handle": options.handle,
             "path": options.path or "",
             "offset": options.offset or 0,
+            "sql": options.sql,
             "query": options.query,
             "grep": options.grep,
             "context": options.context or 0,
@@ -224,6 +227,7 @@ class _Reading:
     def _command(self, cut: Cut) -> str:
         options = self.options
         given = {
+            "--sql": options.sql,
             "--query": options.query,
             "--grep": options.grep,
             "--context": options.context,
@@ -293,13 +297,16 @@ def _file_in(block: bytes) -> bytes | None:
 
 
 def _parser() -> Parser:
-    usage = "HANDLE [--path P] [--offset N] [options]\nHANDLE [--query Q | --grep RE | --all] [options]"
+    usage = (
+        "HANDLE [--path P] [--offset N] [options]\nHANDLE --sql S | --query Q | --grep RE | --all [...]"
+    )
     parser = Parser("read", usage, _DESCRIPTION, _EPILOG, takes="handle")
     text, number = console.plain_text, console.whole_number
     parser.add_argument("handle", metavar="HANDLE", help="the handle from the notice of the cut result")
     add, way = parser.options("what to read"), parser.options("what to read", exclusive=True)
     add("--path P", "a JSON pointer, such as /items/3 (default: the whole result)", text)
     add("--offset N", "the first item, member, character or match, counted from 0", number)
+    way("--sql S", "ask with SQL; the lists in the result are tables", text)
     way("--query Q", "select with JMESPath", text)
     way("--grep RE", "search lines, with an RE2 pattern", text)
     way("--all", "all of it, exactly as it was stored")

@@ -31,7 +31,8 @@ class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
 class BadQuery(Exception):
     """The expression or pattern cannot be used. `position` is the character where the mistake is, from 0."""
 
-    def __init__(self, what: str, text: str, position: int, example: str = "") -> None:
+    def __init__(self, what: str, text: str, position: int, example: str = "", hint: str = "") -> None:
+        self.hint = hint or "Fix it at the position given."
         self.position = min(max(position, 0), len(text))
         self.message = what
         if example:

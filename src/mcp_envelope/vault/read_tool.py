@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _MOST_CONTEXT: Final = 20
 _LONGEST_MESSAGE: Final = 500
+# It may list the columns of tables.
+_LONGEST_HINT: Final = 1500
 # Characters that a message must not contain: controls, and marks that change the direction of text.
 _INVISIBLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BLOCKS: Final = "/content"
@@ -42,9 +44,10 @@ TOOL: Final[dict[str, Any]] = {
     "title": "Read a stored result",
     "description": (
         "Reads more of a tool result that was cut to fit. Pass the handle, path and offset from the notice to get "
-        "the next page; pages joined end to end are the original. `query` selects with JMESPath (path and offset "
-        "then apply to the selection); `grep` finds lines by regular expression and returns the path and offset of "
-        "each. No tool is run again. Results are kept for a limited time, usually 24 hours."
+        "the next page; pages joined end to end are the original. `sql` asks the lists in the result, each a table "
+        "named by the end of its path; `query` selects with JMESPath; path and offset apply to what they give. "
+        "`grep` finds lines by regular expression and returns the path and offset of each. No tool is run again. "
+        "Results are kept for a limited time, usually 24 hours."
     ),
     "inputSchema": {
         "type": "object",
@@ -58,6 +61,11 @@ TOOL: Final[dict[str, Any]] = {
                 "type": "integer",
                 "minimum": 0,
                 "description": "First item, member, character or match to show, counted from 0.",
+            },
+            "sql": {
+                "type": "string",
+                "description": "SQLite SELECT over the lists in the result, such as "
+                "SELECT state, count(*) FROM items GROUP BY 1",
             },
             "query": {"type": "string", "description": "JMESPath, such as items[?size > `10`].name"},
             "grep": {
@@ -114,8 +122,8 @@ def _own(failure: Failure) -> Failure:
     """Return a failure that is not scrubbed: its text is ours or the caller's, and JSON pointers aren't paths."""
     problem = failure.problem
     message, hint = [
-        _INVISIBLE.sub("", sendable(text) or "")[:_LONGEST_MESSAGE]
-        for text in (problem.message, problem.hint)
+        _INVISIBLE.sub("", sendable(text) or "")[:longest]
+        for text, longest in ((problem.message, _LONGEST_MESSAGE), (problem.hint, _LONGEST_HINT))
     ]
     return OwnFailure(problem.code, message, hint, **(problem.details or {}))
 
@@ -137,15 +145,16 @@ def _page(
     handle = (_text(arguments, "handle") or "").strip()
     path = _text(arguments, "path") or ""
     offset = _number(arguments, "offset")
-    query, grep = _text(arguments, "query"), _text(arguments, "grep")
+    ways = {name: given for name in ("sql", "query", "grep") if (given := _text(arguments, name))}
     exact = _flag(arguments, "exact")
     if not handle:
         hint = "Give the handle from the notice of the cut result."
         raise Failure("BAD_ARGS", "`handle` is missing.", hint)
-    if query and grep:
-        raise Failure("BAD_ARGS", "`query` and `grep` exclude each other.", "Use one of them at a time.")
-    if exact and (query or grep):
-        hint = "Leave out `exact`, or `query` and `grep`."
+    if len(ways) > 1:
+        named = " and ".join(f"`{name}`" for name in ways)
+        raise Failure("BAD_ARGS", f"{named} exclude each other.", "Use one of them at a time.")
+    if exact and ways:
+        hint = f"Leave out `exact`, or `{next(iter(ways))}`."
         raise Failure("BAD_ARGS", "`exact` works with a path alone.", hint)
     if vault is None:
         hint = "Call the tool again with a narrower request, or a larger budget."
@@ -155,10 +164,12 @@ def _page(
     if exact:
         return _page_of_text(exact_text(stored, path), offset, room, ", exact=true")
     root = stored.root()
-    if grep:
+    if grep := ways.get("grep"):
         return _page_of_matches(root, grep, path, offset, _number(arguments, "context"), room)
-    if query:
-        return page_of(find(_selected(root, query), path), offset, room, f", query={quoted(query)}")
+    if ways:
+        ((name, text),) = ways.items()
+        selected = _selected(root, text) if name == "query" else _asked(vault, stored, text, owner)
+        return page_of(find(selected, path), offset, room, f", {name}={quoted(text)}")
     if stored.entry.kind == "blocks":
         return _page_of_blocks(root, path, offset, budget, room)
     return page_of(find(root, path), offset, room)
@@ -283,6 +294,13 @@ def _selected(root: StoredValue, expression: str) -> StoredValue:
         return StoredValue.small("", query.run(root, expression)).opened()
 
 
+def _asked(vault: Vault, stored: Stored, text: str, owner: str | None) -> StoredValue:
+    from . import sql
+
+    with _explaining("Ask for less, or read pages instead."):
+        return StoredValue.small("", sql.run(vault, stored, text, owner))
+
+
 def _page_of_matches(
     root: StoredValue, pattern: str, path: str, offset: int, context: int, room: int
 ) -> Page:
@@ -305,8 +323,7 @@ def _explaining(cheaper: str) -> Iterator[None]:
     try:
         yield
     except BadQuery as error:
-        hint = "Fix it at the position given."
-        raise Failure("BAD_QUERY", str(error), hint, position=error.position) from None
+        raise Failure("BAD_QUERY", str(error), error.hint, position=error.position) from None
     except TooCostly as error:
         raise Failure("QUERY_TOO_COSTLY", str(error), cheaper) from None
 

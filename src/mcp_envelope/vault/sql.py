@@ -1,0 +1,487 @@
+"""SQL over the tables of stored payloads.
+
+Strategy: SQLite in memory. The tables that a question names are loaded once and kept for the next question, in a
+cache with a bounded size. Each question gets a connection of its own that can read those tables and do nothing
+else: no files, no other databases, no pragmas, no extensions. Its time is bounded by a handler that SQLite calls
+as it goes, its memory by SQLite's own limits. A mistake is answered with the tables and columns that there are,
+so that the next try is right.
+
+SQLite takes an unknown name in double quotes for a text, which turns a misspelled column into a wrong answer
+without a word. So such names are looked up here first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sqlite3
+import statistics
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import msgspec
+import re2  # type: ignore[import-untyped]
+
+from .limits import BadQuery, SearchLimits, TooCostly, printable
+from .tables import Columns, Table, tables_in, unique
+from .vault import Stored, Vault
+
+LIMITS: Final = SearchLimits(length=20_000)
+_EXAMPLE: Final = "SELECT state, count(*) FROM tickets GROUP BY state"
+_ADVICE: Final = "Aggregate, or add a LIMIT."
+# Bytes of JSON: in one table, and in all that are kept loaded. SQLite itself may take twice as much.
+_LARGEST: Final = 256 << 20
+_KEPT: Final = 512 << 20
+_HEAP: Final = 2 * (_LARGEST + _KEPT)
+_MOST_KEPT: Final = 32
+_IDLE: Final = 600.0
+_MOST_ROWS: Final = 100_000
+# SQLite calls back after so many of its instructions.
+_INSTRUCTIONS: Final = 20_000
+_NAMED_COLUMNS: Final = 40
+_NAMED_TABLES: Final = 8
+_ALLOWED: Final = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
+_REFUSED_FUNCTIONS: Final = ("load_extension", "fts3_tokenizer", "readfile", "writefile", "edit")
+_READABLE: Final = ("json_each", "json_tree", "sqlite_master", "sqlite_schema")
+_HANDLE: Final = re.compile(r'(?<![\w."])("?)([A-Za-z0-9]{20,43})\1\s*\.')
+# A comment, a text, a name in quotes, or a word.
+_TOKEN: Final = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|\S""", re.DOTALL)
+_names = itertools.count()
+
+
+class Database:
+    """The tables of one payload, each loaded when a question first names it."""
+
+    def __init__(self, stored: Stored) -> None:
+        self.tables = tables_in(stored.root(), blocks=stored.entry.kind == "blocks")
+        # A database in memory with a name, so that every question can have a connection of its own.
+        self.address = f"file:/mcp-envelope-{next(_names)}?vfs=memdb"
+        self._connection = sqlite3.connect(
+            self.address, uri=True, isolation_level=None, check_same_thread=False
+        )
+        self._connection.executescript(f"PRAGMA journal_mode=OFF;PRAGMA hard_heap_limit={_HEAP}")
+        self._lock = threading.Lock()
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self.size = 0
+        # How many questions are at it, and when the last one came.
+        self.users = 0
+        self.used = 0.0
+
+    def load(self, words: set[str], deadline: float) -> None:
+        """Load the tables among these words."""
+        for name, table in self.tables.items():
+            if name.lower() in words:
+                with self._lock:
+                    if name not in self._columns:
+                        self._load(table, deadline)
+
+    def columns(self, name: str) -> tuple[str, ...]:
+        return self._columns.get(name) or tuple(self.tables[name].sample())
+
+    def _load(self, table: Table, deadline: float) -> None:
+        if table.size > _LARGEST:
+            size = f"{table.size >> 20} MB, and SQL can take {_LARGEST >> 20} MB"
+            raise TooCostly(f"refused, because the table {table.name} has {size}. Use grep or query instead.")
+        known: dict[str, str] = {}
+        numbers = itertools.count()
+        cursor = self._connection.cursor()
+        cursor.execute("BEGIN")
+        try:
+            for batch in table.batches():
+                _insert(cursor, table.name, batch, known, numbers)
+                if time.monotonic() > deadline:
+                    raise TooCostly(f"stopped, because loading the table {table.name} takes too long.")
+            cursor.execute("COMMIT")
+        except BaseException:
+            cursor.execute("ROLLBACK")
+            raise
+        self._columns[table.name] = tuple(known.values())
+        self.size += table.size
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _insert(
+    cursor: sqlite3.Cursor, table: str, batch: Columns, known: dict[str, str], numbers: Iterator[int]
+) -> None:
+    """Add rows; `known` has the columns so far, by their names in lower case."""
+    fresh = {name.lower(): name for name in batch if name.lower() not in known}
+    if not known:
+        cursor.execute(f"CREATE TABLE {_quoted(table)} ({', '.join(map(_quoted, fresh.values()))})")
+    else:
+        for name in fresh.values():
+            cursor.execute(f"ALTER TABLE {_quoted(table)} ADD COLUMN {_quoted(name)}")
+    known |= fresh
+    names = ", ".join(["rowid", *map(_quoted, batch)])
+    marks = ", ".join("?" * (len(batch) + 1))
+    insert = f"INSERT INTO {_quoted(table)} ({names}) VALUES ({marks})"
+    # The first row has the number 0, as in a path.
+    cursor.executemany(insert, zip(numbers, *batch.values(), strict=False))
+
+
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""').replace("\0", ""))
+
+
+# -- loaded payloads ------------------------------------------------------------------------------------------
+
+_loaded: OrderedDict[tuple[str, float], Database] = OrderedDict()
+_loaded_lock = threading.Lock()
+
+
+@contextmanager
+def _database(stored: Stored) -> Iterator[Database]:
+    """The payload's tables, kept from the last question or made for this one."""
+    key = stored.entry.key, stored.entry.created
+    made = None if key in _loaded else Database(stored)
+    with _loaded_lock:
+        database = _loaded.setdefault(key, made or Database(stored))
+        _loaded.move_to_end(key)
+        database.users += 1
+        database.used = time.monotonic()
+    try:
+        yield database
+    finally:
+        with _loaded_lock:
+            database.users -= 1
+            _make_room()
+
+
+def _make_room() -> None:
+    """Close what was not used for a while, and the least recently used until the rest is small enough."""
+    total = sum(database.size for database in _loaded.values())
+    for key, database in list(_loaded.items()):
+        idle = time.monotonic() - database.used > _IDLE
+        if not database.users and (idle or total > _KEPT or len(_loaded) > _MOST_KEPT):
+            total -= database.size
+            _loaded.pop(key).close()
+
+
+# -- a question -----------------------------------------------------------------------------------------------
+
+
+def run(
+    vault: Vault, stored: Stored, text: str, owner: str | None = None, limits: SearchLimits = LIMITS
+) -> bytes:
+    """Return the rows that a SELECT gives, as a JSON list of objects.
+
+    A table of another payload of the same owner is written `HANDLE.table`.
+    """
+    if len(text) > limits.length:
+        raise BadQuery(f"the SQL has {len(text):,} characters, and the limit is {limits.length:,}", text, 0)
+    deadline = time.monotonic() + limits.seconds
+    words = {word.strip('"').lower() for word in _TOKEN.findall(text)}
+    with ExitStack() as stack:
+        main = stack.enter_context(_database(stored))
+        others = {
+            name: stack.enter_context(_database(vault.open(name, owner))) for _, name in _HANDLE.findall(text)
+        }
+        try:
+            for database in (main, *others.values()):
+                database.load(words, deadline)
+        except RecursionError:
+            raise TooCostly("refused, because values are nested too deeply. Read pages instead.") from None
+        connection = stack.enter_context(
+            closing(sqlite3.connect(main.address, uri=True, isolation_level=None))
+        )
+        return _Question(connection, main, others, limits, deadline).answered(text)
+
+
+class _Question:
+    """One SELECT, on a connection that can do nothing else."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        main: Database,
+        others: Mapping[str, Database],
+        limits: SearchLimits,
+        deadline: float,
+    ) -> None:
+        self._connection = connection
+        self._databases = {"": main, **others}
+        self._limits = limits
+        self._deadline = deadline
+        # What one of our own functions had to complain about: SQLite only says that there was something.
+        self._complaint = ""
+        # SQLite makes these tables on first use, which the connection may not do later.
+        connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").close()
+        for name, database in others.items():
+            connection.execute(f"ATTACH ? AS {_quoted(name)}", (database.address,))
+        connection.execute("PRAGMA query_only=1")
+        self._limit(connection)
+        self._add_functions(connection)
+        connection.set_progress_handler(lambda: time.monotonic() > deadline, _INSTRUCTIONS)
+        connection.set_authorizer(self._allowed)
+
+    def _limit(self, connection: sqlite3.Connection) -> None:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, self._limits.whole)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 100)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VDBE_OP, 1_000_000)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000)
+
+    def _allowed(
+        self, action: int, first: str | None, second: str | None, schema: str | None, inside: str | None
+    ) -> int:
+        if action == sqlite3.SQLITE_READ:
+            database = self._databases.get("" if schema in (None, "main") else str(schema))
+            is_ours = database is not None and any(first == name for name in database.tables)
+            return sqlite3.SQLITE_OK if is_ours or first in _READABLE or not second else sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_FUNCTION and str(second).lower() in _REFUSED_FUNCTIONS:
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+    def answered(self, text: str) -> bytes:
+        self._check_names(text)
+        try:
+            return self._rows(text)
+        except sqlite3.OperationalError as error:
+            # A column with a dot in its name is easily written without quotes.
+            missing = re.fullmatch(r"no such column: (\S+\.\S+)", str(error))
+            if missing is None or missing[1].lower() not in self._all_columns():
+                raise self._explained(error, text) from None
+            quoted = re.sub(rf'(?<![\w."]){re.escape(missing[1])}(?![\w."])', _quoted(missing[1]), text)
+            if quoted == text:
+                raise self._explained(error, text) from None
+            return self.answered(quoted)
+        except (sqlite3.Error, sqlite3.Warning, MemoryError, OverflowError, UnicodeError) as error:
+            raise self._explained(error, text) from None
+
+    def _rows(self, text: str) -> bytes:
+        cursor = self._connection.execute(text)
+        if cursor.description is None:
+            raise BadQuery("there is no SELECT in it", text, 0, _EXAMPLE, self._there())
+        taken: set[str] = set()
+        names = [unique(str(column[0]), taken) for column in cursor.description]
+        rows: list[bytes] = []
+        size = 0
+        for row in cursor:
+            rows.append(msgspec.json.encode(dict(zip(names, row, strict=True))))
+            size += len(rows[-1])
+            if len(rows) > _MOST_ROWS or size > self._limits.result:
+                raise TooCostly(f"stopped, because it gives more than {len(rows) - 1:,} rows. {_ADVICE}")
+        return b"[%b]" % b",".join(rows)
+
+    # -- mistakes -------------------------------------------------------------------------------------------
+
+    def _all_columns(self) -> set[str]:
+        return {
+            column.lower()
+            for database in self._databases.values()
+            for name in itertools.islice(database.tables, _NAMED_TABLES)
+            for column in database.columns(name)
+        }
+
+    def _check_names(self, text: str) -> None:
+        """Raise for a name in double quotes that nothing has."""
+        tokens = [token for token in _TOKEN.finditer(text) if not token[0].startswith(("--", "/*"))]
+        quoted = [token for token in tokens if token[0].startswith('"')]
+        if not quoted:
+            return
+        known = self._all_columns() | {"rowid"} | {name.lower() for name in self._databases}
+        known |= {name.lower() for database in self._databases.values() for name in database.tables}
+        # Whatever is defined in the SQL itself follows another word: an alias, with or without AS, or a CTE.
+        for before, token in itertools.pairwise(tokens):
+            if before[0].lower() in ("as", "with", "recursive", ")") or re.match(r'["\w]', before[0]):
+                if before[0].lower() not in _KEYWORDS:
+                    known.add(_bare(token[0]).lower())
+        for token in quoted:
+            name = _bare(token[0])
+            if name.lower() not in known:
+                what = f"nothing is called {printable(name)[:60]!r}, and texts take single quotes"
+                raise BadQuery(what, text, token.start(), hint=self._there())
+
+    def _explained(self, error: BaseException, text: str) -> BadQuery | TooCostly:
+        what = printable(self._complaint or str(error))[:300]
+        if "interrupted" in what:
+            seconds = f"{self._limits.seconds:g} seconds"
+            return TooCostly(f"stopped, because it takes more than {seconds}. {_ADVICE}")
+        if isinstance(error, MemoryError) or "out of memory" in what or "too big" in what or "full" in what:
+            return TooCostly(f"stopped, because it needs too much memory. {_ADVICE}")
+        if any(each in what for each in ("authoriz", "prohibited", "readonly", "one statement")):
+            what = f"only one SELECT over the tables is possible ({what})"
+        near = re.search(r'near "(.+?)"|no such \w+: (\S+)', what)
+        at = text.find(near[1] or near[2]) if near else 0
+        return BadQuery(what, text, max(at, 0), hint=self._there())
+
+    def _there(self) -> str:
+        """What can be asked about."""
+        shown: list[str] = []
+        for prefix, database in self._databases.items():
+            for name in itertools.islice(database.tables, _NAMED_TABLES):
+                columns = [_shown(column) for column in database.columns(name)]
+                more = ", …" if len(columns) > _NAMED_COLUMNS else ""
+                table = f"{prefix}.{_shown(name)}" if prefix else _shown(name)
+                shown.append(f"{table}({', '.join(columns[:_NAMED_COLUMNS])}{more})")
+        return f"Tables: {'; '.join(shown)}" if shown else "There are no tables in this result."
+
+    # -- functions ------------------------------------------------------------------------------------------
+
+    def _add_functions(self, connection: sqlite3.Connection) -> None:
+        for name, compute in _AGGREGATES.items():
+            for count in (1, 2) if name == "quantile" else (1,):
+                connection.create_aggregate(name, count, self._aggregate(name, compute))
+        for name, count, function in _FUNCTIONS:
+            connection.create_function(name, count, self._reporting(name, function), deterministic=True)
+
+    def _reporting(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            if arguments[0] is None:
+                return None
+            try:
+                return function(*arguments)
+            except (ValueError, TypeError, ArithmeticError) as error:
+                self._complaint = f"{name}(): {error}"
+                raise
+
+        return call
+
+    def _aggregate(self, name: str, compute: Callable[[list[Any], float], Any]) -> Any:
+        reporting = self._reporting(name, compute)
+
+        class Aggregate:
+            def __init__(self) -> None:
+                self.values: list[Any] = []
+                self.share = 0.5
+
+            def step(self, value: Any, share: Any = 0.5) -> None:
+                if value is not None:
+                    self.values.append(value)
+                self.share = share
+
+            def finalize(self) -> Any:
+                return reporting(self.values or None, self.share)
+
+        return Aggregate
+
+
+# Words that are followed by an expression, where a name in quotes can't be an alias.
+_KEYWORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "select where and or not by on having when then else case between in like limit offset distinct all from "
+        "join is null end glob regexp order group union intersect except values collate escape",
+    )
+)
+
+
+def _bare(token: str) -> str:
+    return token[1:-1].replace('""', '"') if token.startswith('"') else token
+
+
+def _shown(name: str) -> str:
+    plain = re.fullmatch(r"[A-Za-z_]\w*", name) and name.lower() not in _KEYWORDS
+    return name if plain else _quoted(name)
+
+
+# -- what SQLite lacks ----------------------------------------------------------------------------------------
+
+
+def _numbers(values: list[Any]) -> list[Any]:
+    wrong = next((value for value in values if not isinstance(value, int | float)), None)
+    if wrong is not None:
+        raise ValueError(f"takes numbers, not {printable(str(wrong))[:40]!r}")
+    return values
+
+
+def _quantile(values: list[Any], share: Any) -> float:
+    """Interpolated, as in most other databases."""
+    if not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ValueError("the second argument is a share from 0 to 1")
+    ordered = sorted(_numbers(values))
+    place = (len(ordered) - 1) * share
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    between = ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return ordered[below] if below == place else float(between)
+
+
+def _deviation(values: list[Any], share: float) -> float | None:
+    return statistics.stdev(_numbers(values)) if len(values) > 1 else None
+
+
+_AGGREGATES: Final[dict[str, Callable[[list[Any], Any], Any]]] = {
+    "median": lambda values, share: statistics.median(_numbers(values)),
+    "mode": lambda values, share: Counter(values).most_common(1)[0][0],
+    "quantile": _quantile,
+    "stddev": _deviation,
+}
+_DATE: Final = re.compile(r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?)?")
+_PARTS: Final = ("year", "month", "day", "hour", "minute", "second")
+
+
+def _date_part(part: str, value: Any) -> int | None:
+    wanted = str(part).lower()
+    if wanted not in (*_PARTS, "weekday", "quarter"):
+        raise ValueError(f"the parts of a date are {', '.join(_PARTS)}, weekday and quarter")
+    found = _DATE.match(str(value))
+    if found is None:
+        return None
+    if wanted == "weekday":
+        import datetime
+
+        return datetime.date(int(found[1]), int(found[2]), int(found[3] or 1)).isoweekday()
+    if wanted == "quarter":
+        return (int(found[2]) + 2) // 3
+    number = found[_PARTS.index(wanted) + 1]
+    return None if number is None else int(number)
+
+
+@lru_cache(64)
+def _pattern(pattern: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        raise ValueError(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
+
+
+def _matches(value: Any, pattern: Any) -> bool:
+    return _pattern(str(pattern)).search(str(value)) is not None
+
+
+# SQLite's own versions of these take time that grows with the product of their arguments, and can't be interrupted.
+_LONGEST_WIDTH: Final = re.compile(r"%[^a-zA-Z%]*?(\*|[0-9]{4})")
+_MOST_TRIMMED: Final = 100
+
+
+def _printf(form: Any, *values: Any) -> str:
+    if _LONGEST_WIDTH.search(str(form)):
+        raise ValueError("widths have at most three digits")
+    plain = re.sub(r"(%[^a-zA-Z%]*?),", r"\1", str(form))
+    return plain % tuple(0 if value is None else value for value in values)
+
+
+def _trimmed(strip: Callable[[str, str], str]) -> Callable[[Any, Any], str]:
+    def trim(value: Any, characters: Any) -> str:
+        if len(str(characters)) > _MOST_TRIMMED:
+            raise ValueError(f"trims at most {_MOST_TRIMMED} characters")
+        return strip(str(value), str(characters))
+
+    return trim
+
+
+_FUNCTIONS: Final[tuple[tuple[str, int, Callable[..., Any]], ...]] = (
+    ("regexp_matches", 2, _matches),
+    # `value REGEXP pattern` calls it with the pattern first.
+    ("regexp", 2, lambda pattern, value: None if value is None else _matches(value, pattern)),
+    ("date_part", 2, _date_part),
+    *((part, 1, partial(_date_part, part)) for part in (*_PARTS, "weekday", "quarter")),
+    ("instr", 2, lambda value, sought: None if sought is None else str(value).find(str(sought)) + 1),
+    ("replace", 3, lambda value, old, new: str(value).replace(str(old), str(new)) if old else value),
+    ("printf", -1, _printf),
+    ("format", -1, _printf),
+    ("trim", 2, _trimmed(str.strip)),
+    ("ltrim", 2, _trimmed(str.lstrip)),
+    ("rtrim", 2, _trimmed(str.rstrip)),
+)

@@ -1,0 +1,275 @@
+"""The tables in a stored payload: its lists of records, and the lines or the CSV columns of a text.
+
+Strategy: walk the containers from the top, through strings that hold JSON, and stop at each list, whose items are
+the rows of a table. A table is named by the last name of its path, `data` if the payload itself is the list. Rows
+are decoded a few megabytes at a time and turned into columns, because looking at a column as a whole is what makes
+this quick. An object inside a record becomes columns with a dot in their names; lists, and objects that are nested
+deeper, stay JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ..jsontext.document import encode
+from .document import Child, Chunk, StoredValue, decode_json
+
+Rows = Literal["items", "members", "lines", "csv"]
+# One column's values, under its name.
+Columns = dict[str, list[Any]]
+
+_DEPTH: Final = 6
+_LOOKED_AT: Final = 1000
+_MOST_TABLES: Final = 64
+# An object with at least so many members, all of them objects with a key in common, is a map of records.
+_MAP: Final = 8
+_BATCH: Final = 4 << 20
+_NESTED: Final = 3
+# Records with more columns than this are one column of JSON.
+_WIDEST: Final = 500
+_DECODER: Final = msgspec.json.Decoder()
+_LONGEST: Final = (1 << 63) - 1
+_SNIFFED_LINES: Final = 20
+_DELIMITERS: Final = ",\t;|"
+_NUMBER: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][-+]?\d{1,3})?")
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A list in the payload. `size` is that of its JSON or text, in bytes."""
+
+    name: str
+    path: str
+    kind: Rows
+    values: tuple[StoredValue, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(value.size for value in self.values)
+
+    def batches(self, size: int = _BATCH) -> Iterator[Columns]:
+        """The rows as columns, some megabytes at a time. Later batches may have other columns."""
+        if self.kind in ("lines", "csv"):
+            text = "\n".join(value.text(0, value.size) for value in self.values)
+            lines = text.removesuffix("\n").replace("\r\n", "\n").split("\n")
+            yield _csv(lines) if self.kind == "csv" else {"n": list(range(1, len(lines) + 1)), "text": lines}
+            return
+        for rows, keys in self._decoded(size):
+            yield columns(rows) if self.kind == "items" else {"key": keys, **columns(rows, {"key"})}
+
+    def _decoded(self, size: int) -> Iterator[tuple[list[Any], list[str]]]:
+        """Rows, and their keys if they are members of an object, about `size` bytes at a time."""
+        rows: list[Any] = []
+        keys: list[str] = []
+        held = 0
+        for value in self.values:
+            is_row = value.kind == "object" and self.kind == "items"
+            for part in (value,) if is_row else value.chunks():
+                raw = part.raw if isinstance(part, Chunk) else part.raw()
+                decoded = decode_json(_DECODER, raw, float)
+                if isinstance(part, StoredValue):
+                    rows.append(decoded)
+                    keys.append(part.path.rpartition("/")[2].replace("~1", "/").replace("~0", "~"))
+                elif self.kind == "members":
+                    rows += decoded.values()
+                    keys += decoded
+                else:
+                    rows += decoded
+                held += len(raw)
+                if held >= size:
+                    yield rows, keys
+                    rows, keys, held = [], [], 0
+        if rows:
+            yield rows, keys
+
+    def sample(self) -> Columns:
+        """The columns of the first rows, to say what there is."""
+        return next(self.batches(1), {})
+
+
+def tables_in(root: StoredValue, *, blocks: bool = False) -> dict[str, Table]:
+    """The tables of a payload by their names; `blocks` means that it is a result with content blocks."""
+    if root.kind in ("text", "string"):
+        return _named([_text([root])])
+    if blocks:
+        return _named(_of_blocks(root))
+    found: list[Table] = []
+    _walk(root, 0, found)
+    return _named(found)
+
+
+def _of_blocks(root: StoredValue) -> list[Table]:
+    found: list[Table] = []
+    if (structured := root.child("structuredContent")) is not None:
+        _walk(structured, 0, found)
+        return found
+    content = root.child("content")
+    texts = [
+        text
+        for each in ([] if content is None else content.children())
+        if (text := _value(content, each).child("text")) is not None  # type: ignore[arg-type]
+    ]
+    opened = [text.opened() for text in texts]
+    if len(opened) > 1 and all(value.kind == "object" for value in opened):
+        # A list that was sent as one block per item.
+        return [Table("", "", "items", tuple(opened))]
+    for value in opened:
+        if value.kind in ("array", "object"):
+            _walk(value, 0, found)
+    plain = [value for value in opened if value.kind in ("string", "text")]
+    return [*found, *([_text(plain)] if plain else [])]
+
+
+def _walk(value: StoredValue, depth: int, found: list[Table]) -> None:
+    value = value.opened()
+    if value.kind == "array":
+        if value.total and len(found) < _MOST_TABLES:
+            found.append(Table("", value.path, "items", (value,)))
+    elif value.kind == "object" and depth < _DEPTH:
+        children = islice(value.children(), _LOOKED_AT)
+        inside = [_value(value, child) for child in children if _may_hold(child)]
+        if value.total >= _MAP and len(inside) >= min(value.total, _LOOKED_AT) and _are_alike(inside[:_MAP]):
+            found.append(Table("", value.path, "members", (value,)))
+            return
+        for each in inside:
+            _walk(each, depth + 1, found)
+
+
+def _may_hold(child: Child) -> bool:
+    """Whether a table may be in it: a container, or a string that may hold one."""
+    if child.large is not None:
+        return child.large.kind in ("array", "object", "string")
+    return bytes(memoryview(child.raw)[:2]).startswith((b"[", b"{", b'"[', b'"{'))
+
+
+def _value(parent: StoredValue, child: Child) -> StoredValue:
+    return child.large or StoredValue.small(f"{parent.path}/{child.step}", bytes(child.raw))
+
+
+def _are_alike(values: Iterable[StoredValue]) -> bool:
+    """Whether all are objects that have a key in common."""
+    shared: set[str] | None = None
+    for value in values:
+        if value.kind != "object":
+            return False
+        keys = set(islice(value.member_keys(), _LOOKED_AT))
+        shared = keys if shared is None else shared & keys
+    return bool(shared)
+
+
+def _text(values: list[StoredValue]) -> Table:
+    first = values[0].text(0, 1 << 16).split("\n")
+    is_csv = len(values) == 1 and _delimiter(first if len(first) < 3 else first[:-1]) is not None
+    return Table("", values[0].path, "csv" if is_csv else "lines", tuple(values))
+
+
+def _named(found: Iterable[Table]) -> dict[str, Table]:
+    """Name each table by the end of its path, with as much of the path as it takes to tell it from the others."""
+    named: dict[str, Table] = {}
+    taken: set[str] = set()
+    for table in found:
+        default = "lines" if table.kind == "lines" else "data"
+        names = [step for step in table.path.split("/")[1:] if not step.isdigit()]
+        name = default if not names or (names == ["structuredContent"]) else names[-1]
+        for longer in range(2, len(names) + 1):
+            if name.lower() not in taken:
+                break
+            name = "_".join(names[-longer:])
+        name = unique(re.sub(r"\W", "_", name) or default, taken)
+        named[name] = msgspec.structs.replace(table, name=name)
+    return named
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """The name, or one with a number behind it: SQL does not tell upper from lower case."""
+    base, number = name, 1
+    while name.lower() in taken:
+        number += 1
+        name = f"{base}_{number}"
+    taken.add(name.lower())
+    return name
+
+
+# -- rows ---------------------------------------------------------------------------------------------------
+
+
+def columns(rows: list[Any], taken: Iterable[str] = ()) -> Columns:
+    """Rows as columns. A row that is a list has columns c0, c1 …; anything else but an object is a `value`."""
+    if set(map(type, rows)) != {dict}:
+        rows = [_as_record(row) for row in rows]
+    made: Columns = {}
+    keys = dict.fromkeys(chain.from_iterable(rows))
+    for key in keys:
+        _flatten(key, [row.get(key) for row in rows], made, 0)
+        if len(made) > _WIDEST:
+            return {"value": [encode(row).decode() for row in rows]}
+    names = set(taken)
+    return {unique(name, names): values for name, values in made.items()}
+
+
+def _as_record(row: Any) -> dict[str, Any]:
+    if isinstance(row, dict):
+        return row
+    return (
+        {f"c{index}": value for index, value in enumerate(row)} if isinstance(row, list) else {"value": row}
+    )
+
+
+def _flatten(name: str, values: list[Any], made: Columns, depth: int) -> None:
+    kinds = set(map(type, values))
+    if dict in kinds and depth < _NESTED and kinds <= {dict, type(None)}:
+        inner = dict.fromkeys(chain.from_iterable([value for value in values if value]))
+        if len(inner) + len(made) <= _WIDEST:
+            for key in inner:
+                _flatten(f"{name}.{key}", [value and value.get(key) for value in values], made, depth + 1)
+            return
+    if kinds & {dict, list}:
+        values = [encode(value).decode() if type(value) in (dict, list) else value for value in values]
+    if int in kinds and max(abs(value) for value in values if type(value) is int) > _LONGEST:
+        values = [float(value) if type(value) is int and abs(value) > _LONGEST else value for value in values]
+    made[name] = values
+
+
+# -- text ---------------------------------------------------------------------------------------------------
+
+
+def _delimiter(lines: list[str]) -> str | None:
+    """What separates the columns, if the first lines have as many columns as their header has names."""
+    sample = [line for line in lines[:_SNIFFED_LINES] if line.strip()]
+    for delimiter in _DELIMITERS if len(sample) > 2 else "":
+        try:
+            widths = {len(row) for row in csv.reader(sample, delimiter=delimiter, strict=True)}
+            header = next(csv.reader(sample[:1], delimiter=delimiter))
+        except csv.Error:
+            continue
+        is_header = len(set(header)) == len(header) and not any(map(_NUMBER.fullmatch, header))
+        if len(widths) == 1 and len(header) > 1 and is_header and all(name.strip() for name in header):
+            return delimiter
+    return None
+
+
+def _csv(lines: list[str]) -> Columns:
+    delimiter = _delimiter(lines)
+    assert delimiter is not None
+    header, *rows = csv.reader(lines, delimiter=delimiter)
+    names: set[str] = set()
+    width = max(map(len, rows), default=0)
+    header += [f"c{index}" for index in range(len(header), width)]
+    return {
+        unique(name.strip(), names): _typed([row[index] if index < len(row) else "" for row in rows])
+        for index, name in enumerate(header)
+    }
+
+
+def _typed(values: list[str]) -> list[Any]:
+    """Numbers if all that isn't empty is one; a code such as 007 is not a number."""
+    given = [value for value in values if value]
+    if not given or not all(map(_NUMBER.fullmatch, given)):
+        return [value or None for value in values]
+    convert: Callable[[str], Any] = int if all(value.lstrip("-").isdigit() for value in given) else float
+    return [convert(value) if value else None for value in values]

@@ -1,0 +1,281 @@
+"""SQL over stored payloads: right answers, helpful mistakes, and nothing but reading."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_envelope.payload import Payload, new_handle, read_payload
+from mcp_envelope.vault import sql, tables
+from mcp_envelope.vault.limits import BadQuery, SearchLimits, TooCostly
+from mcp_envelope.vault.read_tool import read
+from mcp_envelope.vault.vault import Vault, open_vault
+
+STATES = ("open", "closed", "failed")
+TICKETS = [
+    {
+        "id": number,
+        "state": STATES[number % 7 % 3],
+        "score": number * 1.5,
+        "user": {"login": f"u{number % 5}", "team": {"name": "core"}},
+        "labels": ["bug", "ui"][: number % 3],
+        "created": f"2026-{number % 12 + 1:02}-03T10:30:00Z",
+    }
+    for number in range(500)
+]
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Vault:
+    opened = open_vault(str(tmp_path / "vault.db"))
+    assert opened is not None
+    return opened
+
+
+def keep(vault: Vault, payload: Any, owner: str | None = None) -> str:
+    handle = new_handle()
+    data = payload if isinstance(payload, Payload) else read_payload(payload, "auto")
+    assert vault.keep(handle, data, None, owner) is None
+    return handle
+
+
+def ask(vault: Vault, payload: Any, text: str, **limits: Any) -> Any:
+    handle = payload if isinstance(payload, str) and len(payload) == 22 else keep(vault, payload)
+    return json.loads(sql.run(vault, vault.open(handle), text, limits=SearchLimits(**limits)))
+
+
+# -- answers ------------------------------------------------------------------------------------------------
+
+
+def test_questions_have_the_answers_that_python_computes(vault: Vault) -> None:
+    handle = keep(vault, {"tickets": TICKETS, "total": len(TICKETS)})
+    counted = ask(vault, handle, "SELECT state, count(*) AS n FROM tickets GROUP BY 1")
+    assert {row["state"]: row["n"] for row in counted} == {
+        state: sum(ticket["state"] == state for ticket in TICKETS) for state in STATES
+    }
+    scores = [float(str(ticket["score"])) for ticket in TICKETS]
+    (row,) = ask(
+        vault,
+        handle,
+        "SELECT median(score) m, quantile(score, 0.25) q, stddev(score) d, mode(state) s, sum(score) t "
+        "FROM tickets",
+    )
+    assert row["m"] == statistics.median(scores)
+    assert row["q"] == statistics.quantiles(scores, n=4, method="inclusive")[0]
+    assert row["d"] == pytest.approx(statistics.stdev(scores))
+    assert row["s"] == statistics.mode([str(ticket["state"]) for ticket in TICKETS])
+    assert row["t"] == sum(scores)
+
+
+def test_nested_objects_are_columns_with_dots_quoted_or_not(vault: Vault) -> None:
+    handle = keep(vault, {"tickets": TICKETS})
+    wanted = [{"user.login": "u2", "user.team.name": "core"}]
+    columns = '"user.login", "user.team.name"'
+    assert ask(vault, handle, f"SELECT {columns} FROM tickets WHERE id = 2") == wanted
+    assert ask(vault, handle, f"SELECT {columns.replace(chr(34), '')} FROM tickets WHERE id = 2") == wanted
+
+
+def test_lists_in_records_are_json(vault: Vault) -> None:
+    asked = "SELECT value, count(*) n FROM tickets, json_each(labels) GROUP BY 1 ORDER BY 1"
+    answer = ask(vault, {"tickets": TICKETS}, asked)
+    labels = [label for ticket in TICKETS for label in list(ticket["labels"])]  # type: ignore[call-overload]
+    assert answer == [{"value": label, "n": labels.count(label)} for label in ("bug", "ui")]
+
+
+def test_rowid_is_the_position_in_the_list(vault: Vault) -> None:
+    assert ask(vault, TICKETS, "SELECT rowid, id FROM data WHERE id = 7") == [{"rowid": 7, "id": 7}]
+
+
+@pytest.mark.parametrize(
+    ("part", "value"), [("year", 2026), ("month", 2), ("hour", 10), ("weekday", 2), ("quarter", 1)]
+)
+def test_parts_of_dates(vault: Vault, part: str, value: int) -> None:
+    asked = f"SELECT {part}(created) AS p, date_part('{part}', created) AS q FROM data WHERE id = 1"
+    assert ask(vault, TICKETS[:3], asked) == [{"p": value, "q": value}]
+
+
+def test_tables_in_all_places(vault: Vault) -> None:
+    def names(payload: Any) -> dict[str, str]:
+        stored = vault.open(keep(vault, payload))
+        found = tables.tables_in(stored.root(), blocks=stored.entry.kind == "blocks")
+        return {name: ",".join(table.sample()) for name, table in found.items()}
+
+    assert names([[1, "a"], [2, "b"]]) == {"data": "c0,c1"}
+    assert names({"deep": {"hits": [1, 2]}}) == {"hits": "value"}
+    assert names({"a": {"rows": [{"x": 1}]}, "b": {"rows": [{"y": 1}]}}) == {"rows": "x", "b_rows": "y"}
+    assert names({"result": json.dumps({"rows": [{"x": 1}]})}) == {"rows": "x"}
+    assert names({f"K{number}": {"n": number} for number in range(20)}) == {"data": "key,n"}
+    assert names({"ID": 1}) == {}
+    assert names([{"ID": 1, "id": 2, "Id": 3}]) == {"data": "ID,id_2,Id_3"}
+    texts = [json.dumps({"n": number}) for number in range(5)]
+    blocks = [{"type": "text", "text": text} for text in texts]
+    assert names(read_payload(blocks, "blocks")) == {"data": "n"}
+    assert names("first\nsecond") == {"lines": "n,text"}
+    assert names("name,size\na,1\nb,2\nc,3\n") == {"data": "name,size"}
+
+
+def test_lines_of_a_text_and_columns_of_csv(vault: Vault) -> None:
+    log = "".join(f"line {number} {'ERROR' if number % 100 == 7 else 'ok'}\n" for number in range(1000))
+    asked = "SELECT count(*) c, min(n) first FROM lines WHERE text REGEXP 'ERR(OR)?$'"
+    assert ask(vault, log, asked) == [{"c": 10, "first": 8}]
+    table = "code,size\n" + "".join(f"0{number},{number}.5\n" for number in range(100))
+    assert ask(vault, table, "SELECT code, max(size) m FROM data") == [{"code": "099", "m": 99.5}]
+
+
+def test_large_payloads_come_in_batches_with_new_columns(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_BATCH", 1 << 14)
+    monkeypatch.setattr(tables.Table.batches, "__defaults__", (1 << 14,))
+    rows: list[dict[str, Any]] = [{"n": number, "text": "x" * 50} for number in range(3000)]
+    rows[2500] = {"n": 2500, "late": True, "big": 10**30}
+    answer = ask(vault, {"rows": rows}, "SELECT count(*) c, sum(n) s, max(late) l, max(big) b FROM rows")
+    assert answer == [{"c": 3000, "s": sum(range(3000)), "l": 1, "b": 1e30}]
+
+
+def test_a_table_of_another_result_of_the_same_caller(vault: Vault) -> None:
+    people = keep(
+        vault, {"people": [{"login": f"u{number}", "name": f"N{number}"} for number in range(5)]}, "me"
+    )
+    tickets = keep(vault, {"tickets": TICKETS}, "me")
+    asked = f'SELECT name FROM tickets JOIN "{people}".people p ON p.login = "user.login" WHERE id = 3'
+    stored = vault.open(tickets, "me")
+    assert json.loads(sql.run(vault, stored, asked, "me")) == [{"name": "N3"}]
+    theirs = keep(vault, {"people": [{"login": "u1"}]}, "somebody else")
+    sealed = read(vault, {"handle": tickets, "sql": f'SELECT * FROM "{theirs}".people'}, owner="me")
+    assert sealed.problem is not None
+    assert sealed.problem.code == "HANDLE_UNKNOWN"
+
+
+def test_a_result_is_cut_and_continued(vault: Vault) -> None:
+    handle = keep(vault, {"tickets": TICKETS})
+    rows: list[Any] = []
+    while True:
+        asked = {
+            "handle": handle,
+            "sql": "SELECT id, state FROM tickets",
+            "offset": len(rows),
+            "tokenBudget": 300,
+        }
+        result = read(vault, asked).to_result()
+        pages = [json.loads(block["text"]) for block in result["content"] if block["text"].startswith("[{")]
+        rows += pages[0]
+        if len(rows) == len(TICKETS):
+            break
+    assert [row["id"] for row in rows] == list(range(500))
+
+
+# -- mistakes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("SELECT nope FROM tickets", "no such column: nope"),
+        ("SELECT * FROM nope", "no such table: nope"),
+        ("SELEKT 1", "syntax error"),
+        ('SELECT count(*) FROM tickets WHERE "stat" = 1', "nothing is called 'stat'"),
+        ('SELECT count(*) FROM tickets WHERE state = "open"', "nothing is called 'open'"),
+        ("SELECT median(state) FROM tickets", "median(): takes numbers"),
+        ("SELECT regexp_matches(state, '(') FROM tickets", "missing )"),
+        ("", "there is no SELECT"),
+    ],
+)
+def test_a_mistake_says_which_columns_there_are(vault: Vault, text: str, says: str) -> None:
+    with pytest.raises(BadQuery) as caught:
+        ask(vault, {"tickets": TICKETS}, text)
+    assert says in caught.value.message
+    assert caught.value.hint == (
+        'Tables: tickets(id, state, score, "user.login", "user.team.name", labels, created)'
+    )
+
+
+def test_names_that_the_question_makes_itself_may_be_quoted(vault: Vault) -> None:
+    asked = 'WITH "by state" AS (SELECT state, count(*) "how many" FROM tickets GROUP BY 1) '
+    asked += 'SELECT max("how many") AS "most" FROM "by state" "b" ORDER BY "most"'
+    assert ask(vault, {"tickets": TICKETS}, asked)[0]["most"] > 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DROP TABLE tickets",
+        "INSERT INTO tickets VALUES (1)",
+        "UPDATE tickets SET id = 1",
+        "DELETE FROM tickets",
+        "CREATE TEMP TABLE x AS SELECT 1",
+        "PRAGMA table_info(tickets)",
+        "SELECT * FROM pragma_table_info('tickets')",
+        "ATTACH '{file}' AS x",
+        "VACUUM INTO '{file}'",
+        "SELECT load_extension('x')",
+        "SELECT readfile('/etc/hostname')",
+        "SELECT writefile('{file}', 'x')",
+        "SELECT fts3_tokenizer('simple')",
+        "SELECT * FROM dbstat",
+        "SELECT 1; DROP TABLE tickets",
+    ],
+)
+def test_only_reading_is_possible(vault: Vault, tmp_path: Path, text: str) -> None:
+    handle = keep(vault, {"tickets": TICKETS})
+    file = tmp_path / "made"
+    with pytest.raises(BadQuery):
+        ask(vault, handle, text.format(file=file))
+    assert not file.exists()
+    assert ask(vault, handle, "SELECT count(*) n FROM tickets") == [{"n": 500}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c",
+        "SELECT count(*) FROM tickets a, tickets b, tickets c, tickets d",
+        "SELECT hex(zeroblob(1000000000))",
+        "SELECT a.* FROM tickets a, tickets b",
+    ],
+)
+def test_what_costs_too_much_is_stopped(vault: Vault, text: str) -> None:
+    with pytest.raises(TooCostly):
+        ask(vault, {"tickets": TICKETS}, text, seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT instr(zeroblob(16000000), zeroblob(8000000) || x'01')",
+        "SELECT length(replace(hex(zeroblob(4000000)), '00', '1'))",
+        "SELECT printf('%.*c', 2000000000, 'x')",
+        "SELECT printf('%2000000000d', 1)",
+        "SELECT trim(hex(zeroblob(4000000)), hex(zeroblob(4000000)))",
+        "SELECT hex(zeroblob(8000)) LIKE hex(zeroblob(8000))",
+    ],
+)
+def test_no_function_takes_forever(vault: Vault, text: str) -> None:
+    """Nothing interrupts a function, so each has to end by itself: the test would hang."""
+    with suppress(BadQuery):
+        ask(vault, {"tickets": TICKETS[:1]}, text)
+
+
+def test_printf_is_the_usual_one(vault: Vault) -> None:
+    asked = "SELECT printf('%.2f|%5d|%s', 1.236, 7, 'x') p, instr('abc', 'c') i, replace('aXa', 'X', 'b') r"
+    assert ask(vault, [1], asked) == [{"p": "1.24|    7|x", "i": 3, "r": "aba"}]
+
+
+def test_what_is_no_longer_used_is_closed(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "_MOST_KEPT", 2)
+    handles = [keep(vault, {"rows": [{"n": number}]}) for number in range(5)]
+    for _ in range(2):
+        for number, handle in enumerate(handles):
+            assert ask(vault, handle, "SELECT n FROM rows") == [{"n": number}]
+    assert len(sql._loaded) <= 2
+
+
+def test_a_table_that_is_too_large_is_refused(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "_LARGEST", 1000)
+    with pytest.raises(TooCostly, match="the table tickets"):
+        ask(vault, {"tickets": TICKETS}, "SELECT 1 FROM tickets")
