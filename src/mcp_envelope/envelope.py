@@ -22,6 +22,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -37,8 +38,8 @@ from .fit.ranking import Ranking
 from .fit.ranking import rank as rank_by
 from .jsontext.document import Member, assembled, compact, encode
 from .lanes import PROFILES, Lanes, Plan, Profile
-from .outcome import Outcome, Remarks, current_remarks, read_outcome, sendable, shortened
-from .payload import As, Payload, read_payload
+from .outcome import Failure, Outcome, Remarks, current_remarks, read_outcome, sendable, shortened
+from .payload import As, Payload, apart, as_document, read_payload
 from .schema import Schema, Widened
 from .scrubbing import SAID, scrub
 
@@ -140,6 +141,7 @@ def seal(
         payload,
         budget,
         outcome,
+        chosen,
         policy=policy,
         profile=profile,
         schema=schema if schema is None or isinstance(schema, Schema) else Schema.of(schema),
@@ -175,6 +177,7 @@ def make_plan(
     value: Any,
     budget: Budget,
     outcome: Outcome,
+    dialect: Dialect,
     *,
     policy: Policy | None = None,
     profile: Profile | None = None,
@@ -204,11 +207,21 @@ def make_plan(
     if budget.warning:
         outcome = replace(outcome, warnings=(*outcome.warnings, budget.warning))
     outcome, data = read_outcome(value, outcome, remarks or current_remarks(), arguments)
+    payload = Payload() if data is UNSET else read_payload(data, read_as)
+    if not dialect.in_place and outcome.error is None and read_as != "text":
+        payload = _opened(payload, schema)
+        found = _recognised(payload, outcome, dialect, schema) if data is value else None
+        if found is not None:
+            outcome, payload = found
+        elif dialect.shows_texts and payload.node is not None and not is_error:
+            texts, payload = apart(payload)
+            outcome = replace(outcome, texts=(*outcome.texts, *texts))
+        elif is_error and data is value:
+            outcome, payload, is_error = *_reported(payload, outcome, dialect, budget), None
     if outcome.error is not None:
         # If this is still too long for the budget, dialects have a shorter form.
         message = shortened(outcome.error.message, _most_characters(budget))
         outcome = replace(outcome, error=dataclasses.replace(outcome.error, message=message))
-    payload = Payload() if data is UNSET else read_payload(data, read_as)
     if wrap and payload.text is not None:
         # The schema describes {"result": …}, so a text is a value like any other.
         payload = Payload(node=payload.as_node())
@@ -240,13 +253,50 @@ def make_plan(
     )
 
 
+def _opened(payload: Payload, schema: Schema | None) -> Payload:
+    """Return the document that a text spells, unless the tool promised a text."""
+    if payload.text is not None and schema is not None and schema.is_valid(bytes(payload.as_node().raw)):
+        return payload
+    return as_document(payload)
+
+
+def _recognised(
+    payload: Payload, outcome: Outcome, dialect: Dialect, schema: Schema | None
+) -> tuple[Outcome, Payload] | None:
+    """Return what a tool said that speaks the dialect itself, and its data."""
+    found = dialect.recognise(payload, outcome)
+    if found is None or schema is None or found[1].is_empty or payload.node is None:
+        return found
+    # A tool may have promised data that happens to look like the contract.
+    is_data = schema.is_valid(bytes(payload.node.raw)) and not schema.is_valid(bytes(found[1].as_node().raw))
+    return None if is_data else found
+
+
+def _reported(
+    payload: Payload, outcome: Outcome, dialect: Dialect, budget: Budget
+) -> tuple[Outcome, Payload]:
+    """Return the failure that a tool reports in a result of its own. What can't be shown whole is stored."""
+    words = _words(payload)
+    is_long = dialect.names_handles and len(words) > most_shown(budget)
+    failure, _ = read_outcome(Failure("TOOL_FAILED", words), outcome)
+    return failure, payload if is_long else Payload()
+
+
+def _words(payload: Payload) -> str:
+    """Return the text of a failure's blocks."""
+    if payload.text is not None or payload.blocks is None:
+        return payload.text.decode() if payload.text is not None else payload.original().decode()
+    texts = [block.get("text") for block in map(msgspec.json.decode, payload.blocks)]
+    return "\n".join(text for text in texts if isinstance(text, str)) or bytes(payload.as_node().raw).decode()
+
+
 def _most_characters(budget: Budget) -> int:
     return max(budget.limit // 4 if budget.unit == "bytes" else budget.limit * 3 // 2, _SHORT)
 
 
-def most_shown(budget: Budget | None) -> int:
+def most_shown(budget: Budget) -> int:
     """Return about how many characters of a message are likely to be shown whole."""
-    return SAID if budget is None else min(SAID, max(_SHORT, _most_characters(budget) - _AROUND_MESSAGE))
+    return min(SAID, max(_SHORT, _most_characters(budget) - _AROUND_MESSAGE))
 
 
 def _select(

@@ -24,7 +24,7 @@ from .budget import MIN_BYTES, MIN_TOKENS
 from .clients.known import UNKNOWN, Client
 from .config import BUDGET_ARGUMENT, BUILT_IN, Policy, Settings
 from .dialects import Dialect
-from .envelope import Sealed, make_plan, most_shown, seal_plan
+from .envelope import Sealed, make_plan, seal_plan
 from .fit.ranking import Ranking
 from .jsontext.document import encode, text_block
 from .outcome import Failure, Miss, Outcome, Remarks, Reply
@@ -335,12 +335,6 @@ class Gateway:
         """
         policy, published, spoken = call.policy, call.published, call.dialect
         begun = time.perf_counter()
-        if is_error and not spoken.in_place and isinstance(payload, Payload):
-            # These dialects have a place of their own for a failure that a tool reports itself. What can't be
-            # shown whole goes along, to be stored.
-            words = _words(payload)
-            is_long = spoken.names_handles and len(words) > most_shown(policy.budget)
-            payload, is_error = Failure("TOOL_FAILED", words, data=payload if is_long else None), None
         outcome = Outcome(
             handle=handle,
             linkable=call.client.links,
@@ -353,8 +347,9 @@ class Gateway:
             payload,
             policy.budget or spoken.budget(None, None, policy.meter),
             outcome,
+            spoken,
             policy=policy,
-            schema=None if is_error else published.schema,
+            schema=None if is_error and spoken.in_place else published.schema,
             wrap=published.wrap and not is_error,
             rank={path: rank for path, rank in call.declared.lists.items() if not _ranks(policy, path)},
             is_error=is_error,
@@ -484,14 +479,6 @@ def _redactor(policy: Policy) -> Redactor:
     return _redactor_of(tuple(patterns.items()) if patterns else ())
 
 
-def _words(payload: Payload) -> str:
-    """Return the text of a failure's blocks."""
-    if payload.text is not None:
-        return payload.text.decode()
-    texts = [block.get("text") for block in map(msgspec.json.decode, payload.blocks or ())]
-    return "\n".join(text for text in texts if isinstance(text, str)) or bytes(payload.as_node().raw).decode()
-
-
 def _check_vault(address: str) -> None:
     """Report a mistake in an address where it was made."""
     if "://" in address:
@@ -580,9 +567,17 @@ def _publish(name: str, schema: Mapping[str, Any] | None, misses: bool, wrapped:
                 assert document is not None
                 return Published(document, Schema.of(document), widened.wrapped)
             return Published(dict(widened.schema), Schema.of(widened.schema), widened.wrapped)
-        data = None if schema is None else _unwrapped(schema, wrapped)
-        held = None if data is None else Schema.of(data)
-        return Published(spoken.output_schema(data), held, unwrap=schema is not None and data is not schema)
+        inner = None if schema is None else _unwrapped(schema, wrapped)
+        data = inner
+        if schema is not None and inner is schema:
+            # A tool that speaks the contract itself promises the envelope: its data is what is put into one.
+            data = spoken.data_schema(schema) or schema
+        elif inner is not None and inner.get("type") == "string" and inner.keys() <= {"type", "title"}:
+            # What a library says of any text. If it holds JSON, the data is that document.
+            data = None
+        document = spoken.output_schema(data)
+        held = None if data is None or document is None else Schema.of(data)
+        return Published(document, held, unwrap=inner is not schema)
     except SchemaError:
         # A schema that nobody can use is passed on as it is, and nothing has to conform to it.
         if not spoken.in_place:

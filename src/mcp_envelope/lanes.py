@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from .budget import Budget, Meter
 from .codes import Problem
+from .fit.completeness import told
 from .fit.documents import Cut, Fitted, Fitter
 from .fit.images import ImageBudget, put_back
 from .fit.ranking import Ranking
@@ -251,11 +252,17 @@ def fit_data(
 
     made: dict[int, tuple[Lane, Fitted, int]] = {}
 
+    def framed(fitted: Fitted, length: int) -> Lane:
+        honest = told(fitted, plan.base)
+        if honest is not fitted and schema is not None and not schema.is_valid(honest.json):
+            honest = fitted
+        return frame(honest, length)
+
     def finish(room: int, length: int) -> Lane | None:
         fitted = fitter.fit(room)
         if fitted is None:
             return None
-        lane = frame(fitted, length)
+        lane = framed(fitted, length)
         made[id(lane)] = lane, fitted, length
         return lane
 
@@ -264,7 +271,7 @@ def fit_data(
         if lane is None or not lane.cuts:
             return lane
         _, fitted, length = made[id(lane)]
-        return _filled_up(plan, fitter, lane, fitted, partial(frame, length=length))
+        return _filled_up(plan, fitter, lane, fitted, partial(framed, length=length))
 
     def accept(lane: Lane) -> Lane | None:
         # If nothing was cut, the tool itself broke the schema.

@@ -343,6 +343,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Mapping[str, Any] | None = None
     # What the dialect adds because of the profile.
     extras: Mapping[str, Any] = {}
+    # What a tool that speaks the dialect itself said there, where the fields above have no place for it.
+    said: Mapping[str, Any] = {}
 
     @property
     def link_to(self) -> str | None:

@@ -39,6 +39,8 @@ As = Literal["auto", "json", "text", "blocks"]
 
 _SAMPLE: Final = 1 << 14
 _FEW_MEMBERS: Final = 64
+# How many times longer the same JSON may be, spelled with escapes and white space.
+_SPACED: Final = 8
 _WORTH_COMPARING: Final = 1 << 23
 # The types of most members: they contain no number that could be spelled in two ways.
 _NO_FLOATS: Final = frozenset({str, int, bool, type(None)})
@@ -191,16 +193,71 @@ def read_result(content: Sequence[Buffer], structured: Buffer | None) -> Payload
     return Payload(node=node, source=source, blocks=tuple(content))
 
 
+def as_document(payload: Payload) -> Payload:
+    """Return the payload for a dialect that puts it into a frame.
+
+    JSON that came as text is a document there, several texts of JSON are a list, and a plain text is a string.
+    Text that only repeats the structure, or a member of it, is dropped.
+    """
+    if payload.text is not None:
+        node = sniff(payload.text)
+        return payload if node is None else Payload(node=node, source=payload.text)
+    if payload.blocks is None:
+        return payload
+    found = [(block, _plain_text(block)) for block in payload.blocks]
+    texts = [text for _, text in found if text is not None]
+    others = tuple([block for block, text in found if text is None]) or None
+    if not texts:
+        return payload
+    if payload.node is not None:
+        if len(texts) == 1 and _is_member(texts[0], payload.node):
+            return msgspec.structs.replace(payload, blocks=others)
+        repeats = _repeats([block for block, text in found if text is not None], payload.node)
+        return msgspec.structs.replace(payload, blocks=others) if repeats else payload
+    nodes = [node for node in map(sniff, texts) if node is not None]
+    if len(nodes) < len(texts):
+        return Payload(text=texts[0]) if len(found) == 1 else payload
+    if len(nodes) == 1:
+        return Payload(node=nodes[0], source=texts[0], blocks=others)
+    return Payload(node=Node(b"[%b]" % b",".join([node.raw for node in nodes])), blocks=others)
+
+
+def apart(payload: Payload) -> tuple[list[str], Payload]:
+    """Return the texts beside a structure, and the payload without them."""
+    found = [(block, _plain_text(block)) for block in payload.blocks or ()]
+    others = tuple([block for block, text in found if text is None]) or None
+    texts = [text.decode() for _, text in found if text is not None]
+    return texts, msgspec.structs.replace(payload, blocks=others) if texts else payload
+
+
 class _TextBlock(msgspec.Struct, forbid_unknown_fields=True):
     type: Literal["text"]
     text: msgspec.Raw
+
+
+def _plain_text(block: Buffer) -> bytes | None:
+    """Return the text of a text block that has nothing else; None for any other block."""
+    try:
+        return unescaped(msgspec.json.decode(block, type=_TextBlock).text)
+    except (msgspec.MsgspecError, UnicodeError, ValueError):
+        return None
+
+
+def _is_member(text: bytes, node: Node) -> bool:
+    """Whether a text is one of the structure's own strings, or lists, or objects."""
+    try:
+        members = node.members() if node.kind == "object" else []
+    except TooDeep:
+        return False
+    near = [member.value for member in members if len(member.value) >= len(text) // _SPACED]
+    return any(_spells(text, value) for value in near[:_FEW_MEMBERS])
 
 
 def _repeats(content: Sequence[Buffer], node: Node) -> bool:
     """Whether the content only repeats the structure: as one text, as its `result`, or as one text per item."""
     if not content:
         return True
-    if sum(map(len, content)) < node.size // 2:
+    if sum(map(len, content)) < node.size // _SPACED:
         return False
     try:
         texts = [unescaped(msgspec.json.decode(block, type=_TextBlock).text) for block in content]

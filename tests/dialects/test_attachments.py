@@ -138,8 +138,9 @@ def test_any_blocks(
     shown = msgspec.json.decode(sealed.content, type=list[msgspec.Raw])
     if payload.blocks is None:
         return
-    for index, (raw, block) in enumerate(zip(raws, blocks, strict=True)):
-        if block["type"] != "text" and raw not in map(bytes, shown):
+    # Texts that are JSON, or only repeat the structure, are no blocks of what is stored.
+    for index, raw in enumerate(map(bytes, sealed._payload.blocks or ())):
+        if msgspec.json.decode(raw)["type"] != "text" and raw not in map(bytes, shown):
             assert any(path in ("", "/content") or path.startswith(f"/content/{index}") for path in told)
             assert sealed.meta is not None
             assert META_KEY in sealed.meta

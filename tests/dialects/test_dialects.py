@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +228,10 @@ def test_scalpel_shows_what_the_profile_says(outcome: Any, profile: Any) -> None
     assert not sealed.is_error
     if not failed:
         data = outcome.data if isinstance(outcome, Reply) else outcome
+        if isinstance(data, str) and data.lstrip()[:1] in tuple("[{"):
+            with suppress(ValueError):
+                # JSON as text is the document that it spells.
+                data = json.loads(data)
         assert result["data"] == json.loads(json.dumps(data)), "there is no budget, so nothing is cut"
 
 

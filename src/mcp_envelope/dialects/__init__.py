@@ -7,16 +7,21 @@ file, which is imported on first use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from ..budget import DEFAULT_TOKENS, MIN_BYTES, MIN_TOKENS, Budget
 
 if TYPE_CHECKING:
+    from ..jsontext.document import Buffer
     from ..lanes import Lanes, Plan
+    from ..outcome import Outcome
+    from ..payload import Payload
+
+_T = TypeVar("_T")
 
 # Where each class is.
 _CLASSES: dict[str, str] = {
@@ -73,6 +78,8 @@ class Dialect:
     # Whether a result that fits goes out as it came, without a frame around it. Such a dialect also has a place
     # for content blocks of any kind.
     in_place: ClassVar[bool] = False
+    # Whether it has a place for text beside the data.
+    shows_texts: ClassVar[bool] = False
     # Whether results can name the handle of a stored payload.
     names_handles: ClassVar[bool] = True
     # The name of the argument for a call's own budget.
@@ -96,9 +103,54 @@ class Dialect:
         """Return the schema of `structuredContent`, given the schema of the data."""
         return None
 
+    def recognise(self, payload: Payload, outcome: Outcome) -> tuple[Outcome, Payload] | None:
+        """Return what a tool said that speaks this contract itself, and its data; None for ordinary data."""
+        return None
+
+    def data_schema(self, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the data's part of a schema that describes this contract's envelope; None for any other schema."""
+        return None
+
     def fit(self, plan: Plan) -> Lanes:
         """Return the finished lanes, within the plan's budget."""
         raise NotImplementedError
+
+
+def fields_of(payload: Payload, known: Collection[str]) -> dict[str, Buffer] | None:
+    """Return the members of a document that has no others than the known ones; None for anything else."""
+    node = payload.node
+    if node is None or node.kind != "object" or payload.partial:
+        return None
+    try:
+        fields = {member.key: member.value for member in node.members()}
+    except ValueError:
+        return None
+    return fields if fields and fields.keys() <= set(known) else None
+
+
+def fields_as(kind: type[_T], fields: Mapping[str, Buffer], *apart: str) -> _T | None:
+    """Return fields as a record of theirs, without those that stand apart; None if a type is wrong."""
+    small = b",".join(
+        b"%b:%b" % (msgspec.json.encode(key), value) for key, value in fields.items() if key not in apart
+    )
+    try:
+        return msgspec.json.decode(b"{%b}" % small, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def member_schema(
+    schema: Mapping[str, Any], *required: str, known: Collection[str]
+) -> Mapping[str, Any] | None:
+    """Return the schema of `data` in one whose properties are the known ones, the required ones included."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or not set(required) <= properties.keys() <= set(known):
+        return None
+    inner = properties.get("data")
+    if not isinstance(inner, Mapping):
+        return None
+    shared = {name: schema[name] for name in ("$defs", "definitions", "$schema") if name in schema}
+    return {**shared, **inner}
 
 
 class _Dialects(dict[str, Dialect]):

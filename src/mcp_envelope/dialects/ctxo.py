@@ -15,16 +15,18 @@ from functools import partial
 from itertools import accumulate, takewhile
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from ..budget import Budget, check_whole, meter_named
 from ..codes import Problem
+from ..fit.completeness import opposite
 from ..fit.documents import Cut
-from ..jsontext.document import Buffer, Member, Node, TooDeep, assembled, encode, text_block
+from ..jsontext.document import Buffer, Member, Node, TooDeep, assembled, encode, kind_of, text_block, written
 from ..lanes import Lanes, Plan
 from ..outcome import Outcome, shortened
-from ..payload import to_json
-from . import BudgetRange, Dialect, Variable, notice
+from ..payload import Payload, to_json
+from . import BudgetRange, Dialect, Variable, fields_as, notice
 
 DEFAULT_LIMIT: Final = 8192
 TRUNCATABLE: Final = frozenset(
@@ -75,6 +77,27 @@ class Ctxo(Dialect):
         raised = None if max_bytes >= _LEAST else f"max_bytes={max_bytes} is out of range; using {_LEAST}."
         return Budget(max(_LEAST, max_bytes), meter_named("bytes"), raised)
 
+    def recognise(self, payload: Payload, outcome: Outcome) -> tuple[Outcome, Payload] | None:
+        node = payload.node
+        members = None if node is None else _members(node)
+        fields = {member.key: member.value for member in members or ()}
+        # A miss and an error are small: whatever else holds a list or an object is data.
+        if all(kind_of(value) not in ("array", "object") for value in fields.values()):
+            if (miss := fields_as(_Miss, fields)) is not None and not miss.found:
+                problem = Problem("NOT_FOUND", "Not found.", miss.hint, _others(fields, _Miss))
+                return replace(outcome, miss=problem, status="info", hint=miss.hint), Payload()
+            if (error := fields_as(_Error, fields)) is not None and error.error:
+                problem = Problem("TOOL_FAILED", error.message)
+                said = _others(fields, _Error)
+                return replace(outcome, error=problem, status="error", said=said), Payload()
+        if "_meta" in fields and members is not None and not payload.partial:
+            meta = fields_as(_Counts, {"_meta": fields["_meta"]})
+            if meta is not None:
+                data = assembled([member for member in members if member.key != "_meta"])
+                said = msgspec.json.decode(fields["_meta"])
+                return replace(outcome, said=said), Payload(node=data, blocks=payload.blocks)
+        return None
+
     def fit(self, plan: Plan) -> Lanes:
         cuts: tuple[Cut, ...] = ()
         counted: bytes | None = None
@@ -105,7 +128,8 @@ def _error(plan: Plan, error: Problem, most: int) -> bytes:
     message = shortened(error.message, most) if most else "Failed."
     if plan.hidden:
         message += f' The whole: {notice.READ_TOOL}(handle="{plan.outcome.handle}").'
-    return encode({"error": True, "message": message})
+    said = plan.outcome.said if most >= _CHARACTERS[0] else {}
+    return written({"error": True, "message": message, **said})
 
 
 def _miss(miss: Problem, most: int) -> bytes:
@@ -120,6 +144,33 @@ def _first_that_fits(plan: Plan, shape: Callable[[int], bytes]) -> bytes:
         if plan.budget.meter.count(text) <= plan.limit:
             break
     return text
+
+
+class _Miss(msgspec.Struct):
+    found: bool
+    hint: str
+
+
+class _Error(msgspec.Struct):
+    error: bool
+    message: str
+
+
+class _Meta(msgspec.Struct):
+    total: int = msgspec.field(name="totalItems")
+    returned: int = msgspec.field(name="returnedItems")
+    truncated: bool
+
+
+class _Counts(msgspec.Struct):
+    meta: _Meta = msgspec.field(name="_meta")
+
+
+def _others(fields: dict[str, Buffer], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the fields that a tool added to the contract's own."""
+    return {
+        key: msgspec.json.decode(value) for key, value in fields.items() if key not in kind.__struct_fields__
+    }
 
 
 class _Document:
@@ -214,16 +265,16 @@ class _Document:
 
     def _text(self, truncated: bool) -> bytes:
         parts = [
-            b"%b:%b" % (member.raw_key, self._value(index, member))
+            b"%b:%b" % (member.raw_key, self._value(index, member, truncated))
             for index, member in enumerate(self.members)
         ]
         parts.append(b'"_meta":%b' % encode(self._meta(truncated)))
         return b"{%b}" % b",".join(parts)
 
-    def _value(self, index: int, member: Member) -> Buffer:
+    def _value(self, index: int, member: Member, truncated: bool) -> Buffer:
         items = self.lists.get(index)
         if items is None or self.kept[index] == self.totals[index]:
-            return member.value
+            return (opposite(member) if truncated else None) or member.value
         return b"[%b]" % b",".join(items[: self.kept[index]])
 
     def _meta(self, truncated: bool) -> dict[str, Any]:
@@ -234,6 +285,11 @@ class _Document:
             "truncated": truncated,
             "totalBytes": self.size,
         }
+        if said := self.outcome.said:
+            # The tool counted before it left anything out itself.
+            meta = {**said, **meta, "truncated": truncated or said["truncated"]}
+            for name in ("totalItems", "totalBytes"):
+                meta[name] = max(meta[name], said.get(name) or 0)
         if truncated:
             cuts = [Cut(f"/{self.members[largest].key}", "items", 0, 1, 0)] if largest is not None else []
             meta["hint"] = replace(self.outcome, cuts=tuple(cuts)).next_step() or _HINT

@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from ..codes import CATALOGUE
 from ..fit.documents import Cut, Fitter
 from ..fit.text import fit_text
-from ..jsontext.document import encode, text_block, written
+from ..jsontext.document import Buffer, Node, encode, text_block, written
 from ..lanes import Lane, Lanes, Plan, first_that_fits, fit_data
 from ..outcome import Outcome, Status, shortened
-from ..payload import to_json
+from ..payload import Payload, to_json
 from ..schema import FREE
 from ..schema.widening import embed
-from . import Dialect, notice
+from . import Dialect, fields_as, fields_of, member_schema, notice
 
 EMOJI: Final[Mapping[str, str]] = {"ok": "✅", "info": "ℹ️", "warn": "⚠️", "error": "❌"}
 SUMMARY_LENGTH: Final = 80
@@ -33,9 +33,40 @@ INLINE_CHARACTERS: Final = 2000
 
 class Gel(Dialect):
     name = "gel"
+    shows_texts = True
 
     def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:
         return tool_response_envelope_schema(True if data is None else data)
+
+    def recognise(self, payload: Payload, outcome: Outcome) -> tuple[Outcome, Payload] | None:
+        whole = fields_of(payload, ("content", "structuredContent", "isError"))
+        if whole is not None and "structuredContent" in whole:
+            # What `compose_tool_payload` returns.
+            result = fields_as(_Result, whole, "structuredContent")
+            if result is None:
+                return None
+            payload = Payload(node=Node(whole["structuredContent"]), blocks=tuple(result.content))
+            outcome = replace(outcome, is_error=result.is_error)
+        fields = fields_of(payload, ("meta", "data"))
+        spoken = None if fields is None else fields_as(_Envelope, fields, "data")
+        if fields is None or spoken is None:
+            return None
+        meta = spoken.meta
+        outcome = replace(
+            outcome,
+            status=meta.status,
+            summary=meta.summary,
+            details=meta.details or (),
+            next_steps=meta.next_steps or (),
+            token_usage=meta.token_usage or outcome.token_usage,
+            rate_limit=meta.rate_limit or outcome.rate_limit,
+            extras={"truncated": True} if meta.truncated else {},
+        )
+        data = Payload() if "data" not in fields else Payload(node=Node(fields["data"]))
+        return _composed(outcome, data, payload.blocks) if payload.blocks else (outcome, data)
+
+    def data_schema(self, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return member_schema(schema, "meta", "data", known=("meta", "data"))
 
     def fit(self, plan: Plan) -> Lanes:
         plan = replace(plan, outcome=_completed(plan.outcome))
@@ -51,6 +82,53 @@ class Gel(Dialect):
             structured = _structured(plan) or structured
         is_error = plan.outcome.status == "error" if plan.is_error is None else plan.is_error
         return Lanes(content, structured, is_error, plan.outcome, None)
+
+
+class _ToolMeta(msgspec.Struct, rename="camel"):
+    status: Status
+    summary: str
+    details: tuple[str, ...] | None = None
+    next_steps: tuple[str, ...] | None = None
+    truncated: bool | None = None
+    token_usage: dict[str, Any] | None = None
+    rate_limit: dict[str, Any] | None = None
+
+
+class _Envelope(msgspec.Struct):
+    """The envelope of a tool that makes it itself."""
+
+    meta: _ToolMeta
+
+
+class _Result(msgspec.Struct, rename="camel"):
+    content: list[msgspec.Raw]
+    is_error: bool | None = None
+
+
+def _composed(outcome: Outcome, data: Payload, blocks: Sequence[Buffer]) -> tuple[Outcome, Payload]:
+    """Return what a tool composed itself: after the headline and the details, its own texts, links and images."""
+    texts: list[str] = []
+    links: list[Mapping[str, Any]] = []
+    others: list[Buffer] = []
+    for raw in blocks:
+        block = msgspec.json.decode(raw)
+        if block.keys() == {"type", "text"} and block["type"] == "text":
+            texts.append(block["text"])
+        elif block.get("type") == "resource_link":
+            links.append(block)
+        else:
+            others.append(raw)
+    if texts[:1] == [f"{EMOJI[outcome.status or 'ok']} {headline(outcome.summary or '')}"]:
+        del texts[0]
+    shows = texts[: len(outcome.details)] == list(outcome.details)
+    outcome = replace(
+        outcome,
+        texts=tuple(texts[len(outcome.details) :] if shows else texts),
+        links=tuple(links),
+        show_details=shows,
+        said={"composed": True},
+    )
+    return outcome, replace(data, blocks=tuple(others) or None)
 
 
 def tool_response_envelope_schema(data: Mapping[str, Any] | bool | type) -> dict[str, Any]:
@@ -267,7 +345,7 @@ def _shown(plan: Plan, truncated: bool, characters: int, links: int) -> tuple[li
         # The headline is short; the whole message and the next step follow it.
         texts += [text for text in (problem.message, problem.hint) if text and text != outcome.summary]
     is_shorter = False
-    if not outcome.texts and outcome.error is None and not plan.payload.is_empty:
+    if not (outcome.texts or outcome.said or outcome.error) and not plan.payload.is_empty:
         # The tool gave no preview, so show as much of the data, as JSON, as fits.
         fitter = Fitter(plan.payload.as_node(), FREE, plan.rankings, plan.base)
         spare = characters - sum(map(len, texts))

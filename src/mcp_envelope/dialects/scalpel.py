@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from ..budget import Budget, meter_named
 from ..codes import CATALOGUE, Problem
 from ..fit.documents import Cut
-from ..jsontext.document import text_block, written
+from ..jsontext.document import Node, kind_of, text_block, written
 from ..lanes import Lane, Lanes, Plan, first_that_fits, fit_data
-from ..outcome import Outcome
+from ..outcome import Outcome, UpgradeHint
+from ..payload import Payload
 from ..schema.widening import embed
-from . import BudgetRange, Dialect, SettingsFile, Variable, notice
+from . import BudgetRange, Dialect, SettingsFile, Variable, fields_as, fields_of, member_schema, notice
 
 _CAPABILITIES: Final = ("envelope-v1",)
 _UNLIMITED: Final = 1 << 62
@@ -89,6 +91,34 @@ class Scalpel(Dialect):
             instead={"type": "null"},
         )
 
+    def recognise(self, payload: Payload, outcome: Outcome) -> tuple[Outcome, Payload] | None:
+        fields = fields_of(payload, _Envelope.__struct_fields__)
+        spoken = None if fields is None else fields_as(_Envelope, fields, "data")
+        if fields is None or spoken is None or ("data" not in fields and spoken.error is None):
+            return None
+        if len(fields) == 1 and "data" in fields and kind_of(fields["data"]) not in ("object", "null"):
+            # A list under this key alone is more likely somebody's data.
+            return None
+        outcome = replace(
+            outcome,
+            tier=spoken.tier or outcome.tier,
+            tool_version=spoken.tool_version or outcome.tool_version,
+            tool=spoken.tool_id or outcome.tool,
+            request_id=spoken.request_id or outcome.request_id,
+            capabilities=outcome.capabilities if spoken.capabilities is None else spoken.capabilities,
+            duration_ms=outcome.duration_ms if spoken.duration_ms is None else spoken.duration_ms,
+            upgrade_hints=(*(spoken.upgrade_hints or ()), *outcome.upgrade_hints),
+            said=dict.fromkeys(fields),
+        )
+        if (error := spoken.error) is not None:
+            problem = Problem(error.error_code, error.error, details=error.error_details)
+            outcome = replace(outcome, error=problem, status="error")
+        has_data = "data" in fields and (spoken.error is None or kind_of(fields["data"]) != "null")
+        return outcome, Payload(node=Node(fields["data"]), blocks=payload.blocks) if has_data else Payload()
+
+    def data_schema(self, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return member_schema(schema, "data", known=_Envelope.__struct_fields__)
+
     def fit(self, plan: Plan) -> Lanes:
         problem = plan.outcome.error or plan.outcome.miss
         envelope: Lane | None = None
@@ -104,6 +134,26 @@ class Scalpel(Dialect):
         envelope = plan.lane(envelope.json, envelope.cuts, envelope.body)
         meta = notice.meta(plan.with_cuts(envelope.cuts)) if envelope.cuts else None
         return Lanes(content, envelope, False, plan.outcome, meta)
+
+
+class _Error(msgspec.Struct, forbid_unknown_fields=True):
+    error: str
+    error_code: str
+    error_details: dict[str, Any] | None = None
+
+
+class _Envelope(msgspec.Struct):
+    """The envelope of a tool that makes it itself."""
+
+    tier: str | None = None
+    tool_version: str | None = None
+    tool_id: str | None = None
+    request_id: str | None = None
+    capabilities: tuple[str, ...] | None = None
+    duration_ms: float | None = None
+    error: _Error | None = None
+    upgrade_hints: tuple[UpgradeHint, ...] | None = None
+    data: None = None
 
 
 def _content(plan: Plan, envelope: bytes, cuts: tuple[Cut, ...]) -> bytes:
@@ -132,8 +182,8 @@ def _framed(
     everything = plan.profile == "debug"
     for name in _IDENTITY:
         wanted = everything or (plan.profile == "standard" and name in _STANDARD and known[name] is not None)
-        # A client that sends a request id gets it back, whatever the profile.
-        if wanted or (name == "request_id" and known[name] is not None):
+        # A client that sends a request id gets it back, whatever the profile, and what a tool says itself stays.
+        if wanted or (name == "request_id" and known[name] is not None) or name in outcome.said:
             shown[name] = _short(known[name], length)
     if problem is not None:
         hidden = (plan.hidden if data is None else None) or {}

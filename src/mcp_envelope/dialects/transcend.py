@@ -11,17 +11,19 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from ..budget import Budget, check_whole, meter_named
 from ..codes import CATALOGUE, Problem
 from ..fit.documents import Cut, Fitted
 from ..fit.ranking import rank
-from ..jsontext.document import encode, text_block, written
+from ..jsontext.document import Node, encode, text_block, written
 from ..lanes import Lane, Lanes, Plan, first_that_fits, fit_data
 from ..outcome import Outcome
+from ..payload import Payload
 from ..schema.widening import embed
-from . import BudgetRange, Dialect
+from . import BudgetRange, Dialect, fields_as, fields_of, member_schema
 
 DEFAULT: Final = 2000
 LEAST: Final = 100
@@ -78,6 +80,27 @@ class Transcend(Dialect):
             required=["ok", "tokenBudget", "truncated", "warnings"],
         )
 
+    def recognise(self, payload: Payload, outcome: Outcome) -> tuple[Outcome, Payload] | None:
+        fields = fields_of(payload, _Envelope.__struct_encode_fields__)
+        spoken = None if fields is None else fields_as(_Envelope, fields, "data")
+        if fields is None or spoken is None or (spoken.error is None) != spoken.ok:
+            return None
+        if spoken.ok and "data" not in fields:
+            return None
+        said = {"truncated": True, "dropped": spoken.dropped} if spoken.truncated else {}
+        outcome = replace(outcome, warnings=(*spoken.warnings, *outcome.warnings), said=said)
+        data = Payload(node=Node(fields["data"]), blocks=payload.blocks) if "data" in fields else Payload()
+        if spoken.error is None:
+            return outcome, data
+        code, message, hint = [str(spoken.error.get(name) or "") for name in ("code", "message", "hint")]
+        if not code or not message:
+            return None
+        details = {key: value for key, value in spoken.error.items() if key not in _RESERVED}
+        return replace(outcome, error=Problem(code, message, hint, details), status="error"), data
+
+    def data_schema(self, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return member_schema(schema, "ok", "data", known=_Envelope.__struct_encode_fields__)
+
     def fit(self, plan: Plan) -> Lanes:
         problem = plan.outcome.error or plan.outcome.miss
         envelope = None
@@ -93,6 +116,18 @@ class Transcend(Dialect):
         content = plan.lane(text, envelope.cuts, envelope.body, measured=envelope.json)
         is_error = problem is not None or bool(plan.is_error)
         return Lanes(content, envelope, is_error, plan.outcome, None)
+
+
+class _Envelope(msgspec.Struct, rename="camel"):
+    """The envelope of a tool that makes it itself."""
+
+    ok: bool
+    data: None = None
+    error: dict[str, Any] | None = None
+    token_budget: dict[str, Any] | None = None
+    truncated: bool = False
+    dropped: dict[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def _success(plan: Plan) -> Lane | None:
@@ -129,11 +164,18 @@ def _framed(
     is_hidden: bool = False,
 ) -> Lane:
     budget = plan.budget
-    after: dict[str, Any] = {"truncated": bool(cuts) or is_hidden}
+    said = plan.outcome.said
+    after: dict[str, Any] = {"truncated": bool(cuts or is_hidden or said)}
+    own = said.get("dropped") if length < 2 else None
     if cuts:
         after["dropped"] = _dropped(plan, cuts, length)
+        if own and isinstance(own.get("note"), str):
+            # What the tool left out itself is left out, too.
+            after["dropped"]["note"] += " " + _clipped(own["note"], length)
     elif is_hidden:
         after["dropped"] = {"kind": "data", "count": 1, "note": _left_out(plan)}
+    elif own:
+        after["dropped"] = own
     after["warnings"] = _warnings(plan.outcome.warnings, length)
     end = encode(after)[1:]
     used = budget.limit
