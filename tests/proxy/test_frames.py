@@ -76,7 +76,6 @@ def test_ids_that_differ(one: bytes, other: bytes) -> None:
         b'{"id":1',
         b'{"id":1} {"id":2}',
         b'{"id":01}',
-        b"\xef\xbb\xbf{}",
         DEEP,
         b"{" * 5000,
         b"}" * 5000,
@@ -85,6 +84,14 @@ def test_ids_that_differ(one: bytes, other: bytes) -> None:
 )
 def test_what_is_not_a_message(data: bytes) -> None:
     assert frames.read(data) is None
+
+
+def test_a_byte_order_mark_hides_nothing() -> None:
+    """JavaScript's `fetch` drops it."""
+    frame = frames.read(b'\xef\xbb\xbf{"id":1,"result":{}}')
+    assert frame is not None
+    assert frame.key == ("n", 1)
+    assert frames.read_batch(b"\xef\xbb\xbf[{}]") == [b"{}"]
 
 
 def test_half_a_surrogate_pair_hides_nothing() -> None:

@@ -5,6 +5,7 @@ The server is scripted, so that every request that it gets can be looked at.
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import jsonschema_rs
 import msgspec
 import pytest
@@ -457,3 +459,163 @@ def test_frames_are_looked_at_beside_the_loop_if_they_may_take_long(tmp_path: Pa
         post(address, call("envelope_read", handle="x" * 22))
     assert {ours for ours, thread in threads if thread == loop[0]} == {False}
     assert {ours for ours, thread in threads if thread != loop[0]} >= {True}
+
+
+# -- whatever an SDK would read is fitted ---------------------------------------------------------------------
+
+_JSON_TYPES = [
+    [("content-type", "application/json-rpc")],
+    [("content-type", "application/json, text/plain")],
+    [("content-type", "text/plain, application/json")],
+    [("content-type", "application/json"), ("content-type", "text/plain")],
+    [("content-type", "text/plain"), ("content-type", "application/json")],
+    [("content-type", "Application/JSON;charset=utf-8;x")],
+    [("content-type", "application/json"), ("content-encoding", "identity")],
+    [("content-type", "application/json"), ("content-encoding", "x-gzip")],
+]
+
+
+def _once_listed(answer: Callable[[Any], Reply]) -> Callable[[Seen], Reply]:
+    def script(seen: Seen) -> Reply:
+        asked = {} if seen.method == "GET" else seen.json
+        if asked.get("method") == "tools/list":
+            return json_reply(result(asked["id"], sites.tools()))
+        return answer(asked)
+
+    return script
+
+
+def _is_small(response: httpx2.Response) -> bool:
+    return len(response.content) < 20_000 and b"envelope_read" in response.content
+
+
+@pytest.mark.parametrize("headers", _JSON_TYPES, ids=str)
+def test_json_under_any_name_that_clients_read(headers: list[tuple[str, str]], tmp_path: Path) -> None:
+    def answer(asked: Any) -> Reply:
+        body = msgspec.json.encode(result(asked["id"], sites.rows(3000)))
+        packed = gzip.compress(body) if ("content-encoding", "x-gzip") in headers else body
+        return Reply(200, [*headers, ("content-length", str(len(packed)))], [packed])
+
+    with _between(_once_listed(answer), tmp_path) as (address, _, _):
+        response = post(address, call())
+    assert _is_small(response)
+    assert msgspec.json.decode(response.content)["result"]["structuredContent"]["_envelope"]["truncated"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/event-stream;x", "text/event-streaming", "text/plain, text/event-stream"]
+)
+def test_a_stream_under_any_name_that_clients_read(kind: str, tmp_path: Path) -> None:
+    def answer(asked: Any) -> Reply:
+        return Reply(200, [("content-type", kind)], [event(result(asked["id"], sites.rows(3000)))])
+
+    with _between(_once_listed(answer), tmp_path) as (address, _, _):
+        assert _is_small(post(address, call()))
+
+
+def test_a_stream_that_is_listened_to_is_one_whatever_it_is_called(tmp_path: Path) -> None:
+    """TypeScript's client reads whatever answers its GET as events."""
+    body = event(result(1, sites.rows(3000)))
+    reply = Reply(200, [("content-type", "application/json"), ("content-length", str(len(body)))], [body])
+    with _between(_once_listed(lambda asked: reply), tmp_path) as (address, _, _), sites.client() as client:
+        response = client.get(f"{address}/mcp", headers={"accept": "text/event-stream"})
+    assert _is_small(response)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("content-type", "application/json, text/event-stream")],
+        [("content-type", "application/json"), ("content-encoding", "br")],
+        [("content-type", "application/json"), ("content-encoding", "banana")],
+        [("content-type", "text/event-stream"), ("content-encoding", "zstd")],
+    ],
+    ids=str,
+)
+def test_what_clients_might_read_and_we_cannot_is_refused(
+    headers: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    def answer(asked: Any) -> Reply:
+        return Reply(200, headers, [msgspec.json.encode(result(asked["id"], sites.rows(3000)))])
+
+    with _between(_once_listed(answer), tmp_path) as (address, _, _), sites.client() as client:
+        called = post(address, call())
+        with client.stream("POST", f"{address}/mcp", content=msgspec.json.encode(request("ping"))) as asked:
+            assert asked.status_code == 502
+    assert problem(called.json()) == "UPSTREAM_BAD_REPLY"
+
+
+_LONG = "what went wrong? " * 10_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("text/plain", _LONG.encode()),
+        ("text/html", b"\xff" + _LONG.encode()),
+        ("", _LONG.encode()),
+        ("application/json", msgspec.json.encode({"detail": _LONG})),
+        ("application/json", b"{" + _LONG.encode()),
+        (
+            "application/json",
+            msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": _LONG}}),
+        ),
+    ],
+)
+@pytest.mark.parametrize("status", [302, 400, 500])
+def test_the_text_of_an_error_status_is_fitted(kind: str, body: bytes, status: int, tmp_path: Path) -> None:
+    reply = Reply(status, [("content-type", kind), ("retry-after", "3")], [body])
+    with _between(_once_listed(lambda asked: reply), tmp_path) as (address, _, _):
+        response = post(address, call(identifier="a"))
+        assert _is_small(response)
+        found = response.json()
+        handle = found["error"]["message"].split('handle="')[1].split('"')[0]
+        page = post(address, call("envelope_read", handle=handle, path="/message")).json()["result"]["content"]
+    assert (response.status_code, response.headers["retry-after"]) == (status, "3")
+    assert found["id"] == (None if b'"id"' in body else "a")
+    assert response.headers["content-type"] == "application/json"
+    assert "what went wrong?" in page[0]["text"]
+
+
+@pytest.mark.parametrize("identifier", [999, None, "x"])
+@pytest.mark.parametrize("kind", ["result", "error"])
+def test_an_answer_with_an_id_of_its_own_is_fitted(identifier: Any, kind: str, tmp_path: Path) -> None:
+    """Python's client takes any answer in the stream of its request for the answer to it."""
+    bodies = {"result": sites.rows(3000), "error": {"code": -32000, "message": _LONG}}
+    wrong = {"jsonrpc": "2.0", "id": identifier, kind: bodies[kind]}
+
+    def answer(asked: Any) -> Reply:
+        return sites.stream_reply(event(wrong), event(result(asked["id"], sites.rows(3000))))
+
+    with _between(_once_listed(answer), tmp_path) as (address, _, _):
+        response = post(address, call())
+    first, second = sites.messages(response)
+    assert len(msgspec.json.encode(first)) < 20_000
+    assert first["id"] == identifier
+    assert second["result"]["structuredContent"]["_envelope"]["truncated"]
+    assert len(response.content) < 40_000
+
+
+def test_a_byte_order_mark_hides_nothing(tmp_path: Path) -> None:
+    def answer(asked: Any) -> Reply:
+        return json_reply(b"\xef\xbb\xbf" + msgspec.json.encode(result(asked["id"], sites.rows(3000))))
+
+    with _between(_once_listed(answer), tmp_path) as (address, _, _):
+        assert _is_small(post(address, call()))
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"result": {"structuredContent": sites.rows(3000)["structuredContent"]}},
+        {"error": {"code": -32000, "message": _LONG}},
+    ],
+    ids=["structure alone", "error"],
+)
+def test_what_a_stream_brings_for_a_request_nobody_knows_is_fitted(
+    members: dict[str, Any], tmp_path: Path
+) -> None:
+    reply = sites.stream_reply(event({"jsonrpc": "2.0", "id": 77, **members}))
+    with _between(_once_listed(lambda asked: reply), tmp_path) as (address, _, _), sites.client() as client:
+        response = client.get(f"{address}/mcp", headers={"accept": "text/event-stream", "last-event-id": "1"})
+    assert _is_small(response)

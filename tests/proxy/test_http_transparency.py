@@ -48,7 +48,11 @@ _REPLIES: dict[str, Reply] = {
         [b'{"error": "invalid_token"}'],
     ),
     "gone": json_reply({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session"}}, 404),
-    "busy": Reply(503, [("retry-after", "3"), ("content-type", "text/html; charset=latin-1")], [b"<p>h\xe9"]),
+    "busy": Reply(
+        503,
+        [("retry-after", "3"), ("content-type", "text/html; charset=latin-1"), ("content-length", "5")],
+        [b"<p>h\xe9"],
+    ),
     "elsewhere": Reply(302, [("location", "https://login.example/authorize?x=1"), ("content-length", "0")]),
     "cookies": json_reply(
         _FITS, 200, ("set-cookie", "a=1; Path=/"), ("set-cookie", "b=2"), ("mcp-session-id", "s")
@@ -266,7 +270,8 @@ def test_json_that_came_compressed_is_the_same_json(pair: _Pair) -> None:
     assert pair.server.seen[-1].header("accept-encoding") == "gzip", "only what we can undo is asked for"
 
 
-def test_what_we_cannot_undo_passes_as_it_is(pair: _Pair) -> None:
+@pytest.mark.parametrize("pair", ["observe"], indirect=True)
+def test_what_we_cannot_undo_passes_if_we_merely_observe(pair: _Pair) -> None:
     pair.reply = Reply(
         200, [("content-type", "application/json"), ("content-encoding", "br")], [b"\x0b\x02\x80"]
     )

@@ -33,6 +33,7 @@ Headers = list[tuple[str, str]]
 _READ_AHEAD: Final = 1 << 16
 # A body of at most this size is worth waiting for, and is written together with its head.
 _SMALL: Final = 1 << 16
+_CODINGS: Final = ("gzip", "x-gzip", "deflate")
 _INFLATE_STEP: Final = 1 << 20
 # The most bytes of headers or trailers, or of anything else that is not body.
 _MAX_HEAD: Final = 1 << 18
@@ -51,6 +52,10 @@ _HAS_SYSTEM_PROXIES: Final[bool] = sys.platform in ("win32", "darwin")
 
 class Unanswered(Exception):
     """The server sent no reply, or only part of one."""
+
+
+class Unreadable(Unanswered):
+    """The reply is in a form that some clients could read, but not the proxy."""
 
 
 class Unreachable(Unanswered):
@@ -106,11 +111,8 @@ class Response:
         return [part for part in parts if part not in ("", "identity")]
 
     @property
-    def media_type(self) -> str:
-        """The media type, or nothing if the body cannot be decoded."""
-        if not all(coding in ("gzip", "deflate") for coding in self.codings):
-            return ""
-        return self.get("content-type").partition(";")[0].strip().lower()
+    def is_decodable(self) -> bool:
+        return all(coding in _CODINGS for coding in self.codings)
 
     def get(self, name: str, default: str = "") -> str:
         return self.named.get(name, default)

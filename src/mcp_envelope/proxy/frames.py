@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Id = tuple[str, Any]
 NULL: Final = Raw(b"null")
+BOM: Final = b"\xef\xbb\xbf"
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
@@ -67,7 +68,7 @@ class Frame(msgspec.Struct, frozen=True):
 
     @property
     def is_response(self) -> bool:
-        return self.method is UNSET and self.id is not UNSET
+        return self.method is UNSET and (self.id is not UNSET or self.error is not UNSET)
 
     def param(self, name: str) -> Raw | None:
         return members_of(self.params).get(name)
@@ -132,6 +133,8 @@ _TOKEN: Final = re.compile(STRING + rb"|[{}\[\],:]")
 
 def read(data: bytes) -> Frame | None:
     """The members of a message; None for anything else (a batch, or no JSON)."""
+    # JavaScript's `fetch` drops a byte order mark.
+    data = data.removeprefix(BOM)
     for repair in (bytes, _repaired):
         try:
             data = repair(data)
@@ -196,6 +199,7 @@ def _read_deep(data: bytes) -> Frame | None:
 
 def read_batch(data: bytes) -> list[bytes] | None:
     """The messages of a batch; None if it is not a batch."""
+    data = data.removeprefix(BOM)
     if data.lstrip(WHITESPACE)[:1] != b"[":
         return None
     for repair in (bytes, _repaired):

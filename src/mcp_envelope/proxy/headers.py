@@ -26,6 +26,15 @@ _HOP_BY_HOP: Final = frozenset(
 _CODINGS: Final = ("gzip", "deflate", "identity")
 
 
+def message_type(content_type: str) -> str:
+    """What clients read a body as: JSON, a stream of events, or nothing; both, if that depends on the client.
+
+    Some clients go by how the header begins, and older ones by any part of it.
+    """
+    said = content_type.lower()
+    return ", ".join(kind for kind in (JSON, EVENT_STREAM) if kind in said)
+
+
 def end_to_end(headers: Headers) -> Headers:
     """The headers that are meant for the other end. Their names are lower case."""
     kept = [pair for pair in headers if pair[0] not in _HOP_BY_HOP]

@@ -31,6 +31,7 @@ from .headers import (
     SESSION_HEADER,
     decodable,
     end_to_end,
+    message_type,
     redirected,
     without_encoding,
 )
@@ -40,7 +41,7 @@ from .memory import OVERDRAFT, Reservation, SharedMemory
 from .metrics import Metrics
 from .sessions import Sessions, credential
 from .streamable_http import request_key
-from .upstream import BROKEN, Headers, Response, Upstream, explained, no_answer
+from .upstream import BROKEN, Headers, Response, Unreadable, Upstream, explained, no_answer
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -370,6 +371,8 @@ class Exchange:
             if body is None:
                 await self._respond_ourselves()
                 return
+            if len(self._sent) == 1 and (only := frames.read(self._sent[0])) is not None:
+                self._interceptor.answers = request_key(only)
         try:
             response = await self._upstream.request(self._method, self._url, self._headers, body or b"")
             try:
@@ -441,7 +444,7 @@ class Exchange:
         back = end_to_end(response.headers)
         if "location" in response.named:
             back = redirected(back, self._url)
-        kind = response.media_type
+        kind = self._kind(response)
         if kind == EVENT_STREAM:
             await self._writer.start(response.status, without_encoding(back))
             self._is_stream = True
@@ -450,15 +453,8 @@ class Exchange:
             with self._proxy.listening() if self._method == "GET" else nullcontext():
                 await self._stream(response)
             await self._break_off("The server ended the stream before it answered.", "UPSTREAM_DIED")
-        elif kind == JSON and self._method == "POST":
-            with self._reserve() as reservation:
-                shown = await self._upstream.body(response, reservation)
-                with reservation.working():
-                    shown = await self._incoming(shown) or shown
-                if self._ours:
-                    shown = frames.batch([*self._ours, *(frames.read_batch(shown) or [shown])])
-                reservation.hold(len(shown))
-                await self._writer.send(response.status, without_encoding(back), shown)
+        elif self._method == "POST" and (kind == JSON or self._is_refused_call(response)):
+            await self._relay_body(response, back, kind)
         elif self._ours and response.is_success:
             await self._respond_ourselves()
         else:
@@ -467,6 +463,56 @@ class Exchange:
             async for chunk in response.raw():
                 await self._writer.write(chunk)
             await self._writer.end()
+
+    def _kind(self, response: Response) -> str:
+        """What the client reads the response as: JSON, a stream of events, or (nothing) not as messages."""
+        kind = message_type(response.get("content-type"))
+        if (
+            self._method == "GET"
+            and response.status == 200
+            and self._request.named.get("accept") == EVENT_STREAM
+        ):
+            # TypeScript's client does not look at the type of what it asked for as a stream.
+            kind = EVENT_STREAM
+        is_readable = response.is_decodable and kind in (JSON, EVENT_STREAM, "")
+        is_ours = self._method == "POST" and (kind or self._is_refused_call(response))
+        if not is_readable and (is_ours or EVENT_STREAM in kind) and not self._proxy.observe:
+            raise Unreadable("a type or coding of the reply that was not asked for")
+        return kind if is_readable else ""
+
+    def _is_refused_call(self, response: Response) -> bool:
+        return not response.is_success and any(each.method == "tools/call" for each in self._sent_requests())
+
+    async def _relay_body(self, response: Response, back: Headers, kind: str) -> None:
+        """Relay a body in one piece."""
+        back = without_encoding(back)
+        with self._reserve() as reservation:
+            body = await self._upstream.body(response, reservation)
+            with reservation.working():
+                shown = (await self._incoming(body) if kind == JSON else None) or body
+                if (
+                    shown is body
+                    and not response.is_success
+                    and (cut := await self._cut_refusal(response, body))
+                ):
+                    shown, back = (
+                        cut,
+                        [*(pair for pair in back if pair[0] != "content-type"), ("content-type", JSON)],
+                    )
+            if self._ours:
+                shown = frames.batch([*self._ours, *(frames.read_batch(shown) or [shown])])
+            reservation.hold(len(shown))
+            await self._writer.send(response.status, back, shown)
+
+    async def _cut_refusal(self, response: Response, body: bytes) -> bytes | None:
+        """What stands for the body of an error status, which clients show as the error; None if it fits."""
+        call = next((each for each in self._sent_requests() if each.method == "tools/call"), None)
+        if call is None:
+            return None
+        words = f"HTTP {response.status}: {body.decode('utf-8', 'replace')}"
+        error = frames.failure(call.identifier, frames.INTERNAL_ERROR, words)
+        shown = await self._incoming(error)
+        return None if shown is error else shown
 
     def _reserve(self) -> Reservation:
         """Memory for a response. A client that takes nothing of a large one loses it if others need the memory."""

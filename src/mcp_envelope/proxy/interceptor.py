@@ -45,6 +45,7 @@ _SHORT: Final = 4096
 _ENDLESS: Final = "subscriptions/listen"
 _MOST_REQUESTS: Final = 10_000
 _MOST_TASKS: Final = 1000
+_NO_ID: Final[Id] = ("r", b"")
 _PREFIX: Final = "io.modelcontextprotocol/"
 _VERSION: Final = f"{_PREFIX}protocolVersion"
 _INFO: Final = f"{_PREFIX}clientInfo"
@@ -85,6 +86,8 @@ class Interceptor:
         self._mirrors = mirrors
         self._owner = owner
         self.client: Client = UNKNOWN
+        # The one request that a stream answers: clients take any response in it for the one to that request.
+        self.answers: Id | None = None
         self._requests = Requests() if requests is None else requests
         self.list_requests = ListRequests(self.tools)
         self._reads = Reads(gateway)
@@ -229,11 +232,14 @@ class Interceptor:
             if frame.method == _LIST_CHANGED:
                 # What was learned stays true for clients that have seen it, until they ask again.
                 self.tools.complete = False
-            if not frame.is_response or (key := frame.key) is None:
+            if not frame.is_response:
                 return Outgoing([data], [])
+            key = frame.key or _NO_ID
             if self.list_requests.expects(key):
                 return self.list_requests.answered(frame)
             pending = self._requests.take(key)
+            if pending is None and self.answers is not None:
+                pending = self._requests.find(self.answers)
             if pending is None and self._adopts and _looks_like_result(frame):
                 pending = Pending("tools/call", b"", self._unknown_call())
             if pending is not None and pending.method == "tools/list":
@@ -452,6 +458,12 @@ class Requests:
                 del self._waiting[key]
             return pending
 
+    def find(self, key: Id) -> Pending | None:
+        """The request, which still awaits its response."""
+        with self._lock:
+            waiting = self._waiting.get(key)
+            return waiting[0] if waiting else None
+
     def cancel(self, key: Id) -> None:
         with self._lock:
             if key in self._waiting:
@@ -490,7 +502,8 @@ class Requests:
 
 
 def _looks_like_result(frame: Frame) -> bool:
-    return bytes(frames.members_of(frame.result).get("content", b""))[:1] == b"["
+    members = frames.members_of(frame.result)
+    return not isinstance(frame.error, UnsetType) or "structuredContent" in members or "content" in members
 
 
 def _or_empty(part: Raw | UnsetType) -> Raw:

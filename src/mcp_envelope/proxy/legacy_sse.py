@@ -19,7 +19,7 @@ import anyio.abc
 
 from . import sse
 from .headers import EVENT_STREAM, end_to_end, origin, relative, resolve, rooted
-from .upstream import BROKEN, Headers, Unanswered, Unreachable, Upstream, no_answer, small_body
+from .upstream import BROKEN, Headers, Unanswered, Unreachable, Upstream, no_answer, readable_type, small_body
 
 if TYPE_CHECKING:
     from .http import ResponseWriter
@@ -41,7 +41,7 @@ async def connect(upstream: Upstream) -> AsyncIterator[tuple[str, AsyncIterator[
     """Open a stream as a client: the URL that takes messages, and the messages that arrive."""
     headers = [("accept", EVENT_STREAM)]
     async with upstream.send("GET", upstream.url, headers, follow=True) as response:
-        if not response.is_success or response.media_type != EVENT_STREAM:
+        if not response.is_success or readable_type(response) != EVENT_STREAM:
             raise Unreachable("the server has no stream of the legacy transport")
         async with aclosing(upstream.events(response)) as events:
             async for event in events:

@@ -23,7 +23,7 @@ from msgspec import UnsetType
 from . import frames, legacy_sse
 from .frames import Frame, Id
 from .headers import EVENT_STREAM, MESSAGE_HEADERS, SESSION_HEADER
-from .upstream import BROKEN, Headers, Response, Unanswered, Upstream, small_body
+from .upstream import BROKEN, Headers, Response, Unanswered, Upstream, readable_type, small_body
 
 _VERSION: Final = "mcp-protocol-version"
 _INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
@@ -215,7 +215,7 @@ class StreamableHttp:
         if position.last_id is not None:
             headers.append(("last-event-id", position.last_id.decode("latin-1")))
         async with self._upstream.send("GET", self._upstream.url, headers, follow=True) as response:
-            if not response.is_success or response.media_type != EVENT_STREAM:
+            if not response.is_success or readable_type(response) != EVENT_STREAM:
                 return response.status >= 500
             await self._read_messages(response, position, frame)
         return True

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from . import frames, sse
-from .connections import Headers, Pool, Response, Unanswered, Unreachable, basic_auth
+from .connections import Headers, Pool, Response, Unanswered, Unreachable, Unreadable, basic_auth
 from .frames import Outgoing
-from .headers import EVENT_STREAM, JSON, origin, resolve
+from .headers import EVENT_STREAM, JSON, message_type, origin, resolve
 from .memory import Reservation, SharedMemory
 
 # The most bytes of one body or event.
@@ -129,11 +129,11 @@ class Upstream:
 
     async def messages(self, response: Response) -> AsyncGenerator[sse.Event, None]:
         """The messages of a reply: those of its events, or its body as if it were one."""
-        if response.media_type == EVENT_STREAM:
+        if (kind := readable_type(response)) == EVENT_STREAM:
             async with aclosing(self.events(response)) as events:
                 async for event in events:
                     yield event
-        elif response.media_type == JSON:
+        elif kind == JSON:
             with self.memory.reserve() as reservation:
                 body = await self.body(response, reservation)
                 yield sse.Event(body, body)
@@ -195,6 +195,15 @@ class _Cookies:
 # -- replies ------------------------------------------------------------------------------------------------
 
 
+def readable_type(response: Response) -> str:
+    """What a reply is read as: JSON, a stream of events, or (nothing) not as messages."""
+    kind = message_type(response.get("content-type"))
+    if kind and (kind not in (JSON, EVENT_STREAM) or not response.is_decodable):
+        coding = "" if response.is_decodable else f" in {response.get('content-encoding')!r:.80}"
+        raise Unreadable(f"the reply is {kind}{coding}")
+    return kind
+
+
 async def small_body(response: Response, most: int = 1 << 20) -> bytes:
     """The body if it is small, else nothing."""
     body = b""
@@ -214,6 +223,8 @@ def explained(error: Exception) -> tuple[str, str]:
     """What to tell the client about an error, and its code."""
     if isinstance(error, sse.TooLong):
         return "The server's reply is too large.", "FRAME_TOO_LARGE"
+    if isinstance(error, Unreadable):
+        return "The server's reply is in a form that nobody asked for.", "UPSTREAM_BAD_REPLY"
     if isinstance(error, Unreachable):
         return "The server cannot be reached.", "UPSTREAM_UNAVAILABLE"
     return "The server broke off before it answered.", "UPSTREAM_DIED"
@@ -239,4 +250,4 @@ def _redirect_target(response: Response) -> str | None:
     return there if (scheme, host, port) == old or is_upgrade else None
 
 
-__all__ = ["Headers", "Response", "Unanswered", "Unreachable", "Upstream"]
+__all__ = ["Headers", "Response", "Unanswered", "Unreachable", "Unreadable", "Upstream"]
