@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "mcp_envelope"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__", "__main__"),
-    ("cli", "ui"),
+    ("cli", "ui", "testing"),
     ("proxy", "servers"),
     ("gateway",),
     ("vault", "clients", "tracing"),

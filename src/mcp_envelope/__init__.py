@@ -8,11 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .budget import Budget
+    from .dialects import BudgetRange, Dialect
+    from .dialects.registry import register_dialect
     from .envelope import Report, Sealed, seal
     from .fit.documents import Cut
     from .fit.ranking import Key, Ranking, rank
     from .jsontext.errors import JSONError
-    from .outcome import Failure, Link, Miss, Reply, describe_call, fallback, index_age, stale, upgrade, warn
+    from .outcome import (
+        Failure,
+        Link,
+        Miss,
+        Outcome,
+        Reply,
+        describe_call,
+        fallback,
+        index_age,
+        stale,
+        upgrade,
+        warn,
+    )
     from .payload import PayloadError
     from .schema import Schema, SchemaError, Widened, widen
     from .servers.declare import enveloped
@@ -21,12 +35,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Budget",
+    "BudgetRange",
     "Cut",
+    "Dialect",
     "Failure",
     "JSONError",
     "Key",
     "Link",
     "Miss",
+    "Outcome",
     "PayloadError",
     "Ranking",
     "Reply",
@@ -41,6 +58,7 @@ __all__ = [
     "fallback",
     "index_age",
     "rank",
+    "register_dialect",
     "seal",
     "stale",
     "upgrade",
@@ -50,6 +68,10 @@ __all__ = [
 
 _HOMES = {
     "Budget": "budget",
+    "BudgetRange": "dialects",
+    "Dialect": "dialects",
+    "Outcome": "outcome",
+    "register_dialect": "dialects.registry",
     "Cut": "fit.documents",
     "Failure": "outcome",
     "JSONError": "jsontext.errors",

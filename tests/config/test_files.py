@@ -42,7 +42,7 @@ WRONG = {
     ),
     "choice": (
         'dialect = "natve"',
-        "dialect: 'natve' is not one of native, ctxo, transcend, gel, scalpel, did you mean native?",
+        "dialect: unknown dialect 'natve', did you mean native?",
     ),
     "choice type": ("meter = 3", "meter: 3 is not one of bytes, chars4, estimate, exact"),
     "flag": ('redact = "no"', "redact: 'no' is not true or false"),

@@ -570,7 +570,9 @@ def test_the_text_of_an_error_status_is_fitted(kind: str, body: bytes, status: i
         assert _is_small(response)
         found = response.json()
         handle = found["error"]["message"].split('handle="')[1].split('"')[0]
-        page = post(address, call("envelope_read", handle=handle, path="/message")).json()["result"]["content"]
+        page = post(address, call("envelope_read", handle=handle, path="/message")).json()["result"][
+            "content"
+        ]
     assert (response.status_code, response.headers["retry-after"]) == (status, "3")
     assert found["id"] == (None if b'"id"' in body else "a")
     assert response.headers["content-type"] == "application/json"

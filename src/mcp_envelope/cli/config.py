@@ -138,6 +138,5 @@ def _parser() -> Parser:
     add("--tool NAME", 'the same, also for a tool called "schema"', text)
     add("--config FILE", "the file to read (default: the nearest one)")
     add("--json", "print JSON")
-    schemas = console.one_of(("native", "scalpel"))
-    add("--dialect DIALECT", "with schema: whose file (native or scalpel)", schemas)
+    add("--dialect DIALECT", "with schema: the dialect whose own file it is about", console.dialect_name)
     return parser

@@ -156,7 +156,16 @@ def meter_name(text: str) -> str:
 def dialect_name(text: str) -> str:
     from ..dialects import NAMES
 
-    return one_of(NAMES)(text)
+    if text in NAMES:
+        return text
+    from ..dialects import dialect, registry
+
+    try:
+        found = registry.located(text, os.getcwd())
+        dialect(found)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return found
 
 
 def whole_number(text: str) -> int:

@@ -297,9 +297,7 @@ def _file_in(block: bytes) -> bytes | None:
 
 
 def _parser() -> Parser:
-    usage = (
-        "HANDLE [--path P] [--offset N] [options]\nHANDLE --sql S | --query Q | --grep RE | --all [...]"
-    )
+    usage = "HANDLE [--path P] [--offset N] [options]\nHANDLE --sql S | --query Q | --grep RE | --all [...]"
     parser = Parser("read", usage, _DESCRIPTION, _EPILOG, takes="handle")
     text, number = console.plain_text, console.whole_number
     parser.add_argument("handle", metavar="HANDLE", help="the handle from the notice of the cut result")

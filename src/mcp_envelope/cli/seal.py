@@ -341,7 +341,11 @@ def _parser() -> Parser:
     add("--error", "the payload is the text of a failure: keep its beginning and its end")
 
     add = parser.options("the shape")
-    add("--dialect NAME", "native (default), ctxo, transcend, gel or scalpel", console.dialect_name)
+    add(
+        "--dialect NAME",
+        "native (default), ctxo, transcend, gel, scalpel, or one of your own",
+        console.dialect_name,
+    )
     add("--config FILE", "settings for --tool from a mcp-envelope.toml; options override them")
     add("--tool NAME", "the tool's name, for the profiles beyond minimal", text)
     profiles = "how much the notice says: minimal (default), standard or debug"

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
+from .. import dialects
 from ..budget import MeterUnavailable, meter_named
 from ..spelling import did_you_mean
 from .kinds import NOTHING, shown
@@ -63,6 +64,22 @@ class FileLayers(NamedTuple):
         tables = {"": self.values, **{f"tools.{name}.": layer for name, layer in self.tools.items()}}
         names = [prefix + name for prefix, layer in tables.items() for name in layer if name not in BUDGETS]
         return [*names, *(f"profiles.{name}" for name in self.profiles)]
+
+    def with_dialects(self, settled: Callable[[Given, list[str]], Given | None]) -> FileLayers:
+        """Return this with each choice of a dialect settled: changed, or taken away with a complaint."""
+        problems = [*self.problems]
+
+        def changed(layer: Layer) -> Layer:
+            if (given := layer.get("dialect")) is None:
+                return layer
+            rest = {name: each for name, each in layer.items() if name != "dialect"}
+            found = settled(given, problems)
+            return rest if found is None else {**rest, "dialect": found}
+
+        values = changed(self.values)
+        profiles = {name: changed(layer) for name, layer in self.profiles.items()}
+        tools = {name: changed(layer) for name, layer in self.tools.items()}
+        return FileLayers(values, profiles, tools, tuple(problems))
 
     def with_known_profiles(self, profiles: Iterable[str]) -> FileLayers:
         """Return this without choices of a profile that does not exist, and with complaints about them."""
@@ -118,13 +135,13 @@ def compose(
     problems: list[str] = []
     environment = known_profile(environment, file.profiles, problems)
     fold = _fold(file, [file.values], [*file.for_tool(tool), environment, chosen])
-    dialect = fold.values["dialect"]
+    dialect = _spoken(fold, problems)
     own = own_sources(dialect)
     if own != OwnSources():
         tools = [*own.file.for_tool(tool), *file.for_tool(tool)]
         above = [*tools, own.weak, environment, chosen, own.strong]
         again = _fold(file, [own.file.values, file.values], above)
-        if again.values["dialect"] != dialect:
+        if _spoken(again, problems) != dialect:
             problems.append(
                 f"the profile {again.values['profile']} sets the dialect {again.values['dialect']}, but was "
                 f"chosen by a source of the dialect {dialect} alone; the dialect stays {dialect}"
@@ -132,6 +149,16 @@ def compose(
             again.values["dialect"], again.sources["dialect"] = dialect, fold.sources["dialect"]
         fold = again
     return _settled(fold, [*own.problems, *problems])
+
+
+def _spoken(fold: _Fold, problems: list[str]) -> str:
+    """Return the name of the dialect, which is loaded if need be."""
+    try:
+        fold.values["dialect"] = dialects.dialect(fold.values["dialect"]).name
+    except ValueError as error:
+        problems.append(f"{fold.sources['dialect']}: {error}; native is used")
+        fold.values["dialect"], fold.sources["dialect"] = "native", BUILT_IN
+    return str(fold.values["dialect"])
 
 
 class _Fold(NamedTuple):

@@ -17,6 +17,7 @@ import msgspec
 
 from .. import dialects
 from ..budget import METERS, Budget, meter_named
+from ..dialects import registry
 from ..fit.images import COSTS, ImageBudget
 from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
 from .kinds import (
@@ -31,6 +32,7 @@ from .kinds import (
     TIME,
     WORKSPACE,
     Kind,
+    Report,
     choice,
     shown,
     text_such_as,
@@ -55,6 +57,19 @@ _CEILING: Final = 10_000
 _TOKENS: Final = whole(100, 10_000_000)
 
 
+def _check_dialect(value: str, report: Report) -> str:
+    if value not in dialects.NAMES:
+        registry.check(value)
+    return value
+
+
+_PLACE: Final = {"type": "string", "pattern": r":|\.(toml|json)$"}
+_DIALECT: Final = text_such_as(*dialects.NAMES)._replace(
+    type=Annotated[str, msgspec.Meta(extra_json_schema={"anyOf": [{"enum": list(dialects.NAMES)}, _PLACE]})],
+    check=_check_dialect,
+)
+
+
 class Given(NamedTuple):
     """A value, and where it stands: in a word for `sources`, and in full for a complaint."""
 
@@ -70,7 +85,11 @@ Offer = tuple[str, Given]
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """All settings that apply to one call, and where each came from."""
 
-    dialect: Annotated[str, choice(*dialects.NAMES), "The wire shape of a result."] = "native"
+    dialect: Annotated[
+        str,
+        _DIALECT,
+        "The wire shape of a result. One of your own: its name, `module:Class`, or a template file.",
+    ] = "native"
     tokens: Annotated[
         int | None, _TOKENS, "The most tokens that each lane may have. Unset: the dialect's default."
     ] = None
@@ -353,7 +372,10 @@ def settings_schema() -> dict[str, Any]:
         _layer(SETTINGS, "The settings of a tool."),
     )
     root = _layer(SETTINGS, "Settings of mcp-envelope.", profiles=profiles, tools=tools)
-    return _document("mcp-envelope.toml", root, SETTINGS)
+    document = _document("mcp-envelope.toml", root, SETTINGS)
+    # Those that are installed, too.
+    document["$defs"]["dialect"]["anyOf"][0]["enum"] = list(registry.names())
+    return document
 
 
 def own_file_schema(file: dialects.SettingsFile) -> dict[str, Any]:

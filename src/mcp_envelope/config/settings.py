@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ..dialects import Variable
+from ..dialects import Variable, registry
 from ..dialects import dialect as dialect_named
 from ..spelling import did_you_mean
 from .files import WatchedFile, own_file, settings_file
@@ -233,11 +233,24 @@ class Settings:
         self._say(problems)
         return msgspec.structs.replace(policy, problems=(*policy.problems, *problems))
 
-    def _advice(self) -> str:
+    def _settled_dialect(self, given: Given, problems: list[str]) -> Given | None:
+        """Return a dialect that the file chose, its path taken from there; None if the file may not choose it."""
+        if registry.is_code(given.value) and not self._file.is_accepted:
+            problems.append(
+                f"{given.place}: dialect = {shown(given.value)} is ignored: a file that was found, not named, may "
+                f"not run code. To accept it: {self._accept()}"
+            )
+            return None
+        return given._replace(value=registry.located(given.value, os.path.dirname(self._file.path)))
+
+    def _accept(self) -> str:
         import shlex
 
+        return f"mcp-envelope trust {shlex.quote(self._file.path)}"
+
+    def _advice(self) -> str:
         why = "a file that was found, not named, may only lower budgets"
-        return f"; {why}. To accept it: mcp-envelope trust {shlex.quote(self._file.path)}"
+        return f"; {why}. To accept it: {self._accept()}"
 
     def unknown_variables(self) -> tuple[str, ...]:
         """Return what is wrong with the names of variables."""
@@ -250,7 +263,7 @@ class Settings:
             self._file = settings_file(self._path or config, self._start)
         changed = [file.look() for file in (self._file, *self._own_files.values())]
         if any(changed) or renamed or self._own_files.keys() != self._state.own_files.keys():
-            file, offering = self._file.layers, FileLayers()
+            file, offering = self._file.layers.with_dialects(self._settled_dialect), FileLayers()
             if not (self._trust_found or self._file.is_accepted):
                 file, offering = FileLayers(problems=file.problems), file
             # A dialect's file may name the profiles of ours, which is why only now can they be checked.
@@ -275,7 +288,9 @@ class Settings:
         if read.config != self._state.config:
             with self._lock:
                 self._look(read.config)
-        chosen = NOTHING if dialect is None else {"dialect": Given(dialect, IN_CODE, IN_CODE)}
+        # What the program chose is its author's mistake if it is wrong, and raises.
+        named = None if dialect is None else dialect_named(dialect).name
+        chosen = NOTHING if named is None else {"dialect": Given(named, IN_CODE, IN_CODE)}
 
         def own_sources(name: str) -> OwnSources:
             nonlocal snapshot, read

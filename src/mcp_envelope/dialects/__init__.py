@@ -1,23 +1,28 @@
 """The wire shapes. A dialect defines how a fitted payload, and what is known about it, looks to a client.
 
-Strategy: a dialect is a class with a few attributes and one method, `fit`, that takes an immutable plan and
-returns two finished lanes. Other code asks the dialect and never compares its name. Each dialect is in its own
-file, which is imported on first use.
+Strategy: a dialect is a class with a few attributes and a method `document`, which writes one result as an object;
+finding out how much of the data fits into it is done here. A dialect with other needs has a method `fit` instead,
+which takes an immutable plan and returns two finished lanes. Other code asks the dialect and never compares its
+name. Each dialect is in its own file, which is imported on first use; `registry` finds those of others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
 
-from ..budget import DEFAULT_TOKENS, MIN_BYTES, MIN_TOKENS, Budget
+from ..budget import DEFAULT_TOKENS, MIN_BYTES, MIN_TOKENS, Budget, meter_named
+from ..jsontext.document import encode, text_block, written
 
 if TYPE_CHECKING:
+    from ..fit.documents import Cut
     from ..jsontext.document import Buffer
-    from ..lanes import Lanes, Plan
+    from ..lanes import Lane, Lanes, Plan
     from ..outcome import Outcome
     from ..payload import Payload
 
@@ -32,6 +37,9 @@ _CLASSES: dict[str, str] = {
     "scalpel": "Scalpel",
 }
 NAMES: tuple[str, ...] = tuple(_CLASSES)
+_UNLIMITED: Final = 1 << 62
+# How long a text may be at each length, in bytes of JSON.
+_SHORT: Final = (100_000, 120, 40)
 
 
 class BudgetRange(msgspec.Struct, frozen=True):
@@ -72,7 +80,7 @@ class SettingsFile(NamedTuple):
 
 
 class Dialect:
-    """A wire shape. Subclasses override what differs."""
+    """A wire shape. Subclasses have a `name` and a method `document`, and override what else differs."""
 
     name: ClassVar[str]
     # Whether a result that fits goes out as it came, without a frame around it. Such a dialect also has a place
@@ -87,6 +95,10 @@ class Dialect:
     # Whether the contract itself has that argument, so that a tool's own one of that name means the same.
     defines_budget_argument: ClassVar[bool] = False
     limits: ClassVar[BudgetRange] = BudgetRange()
+    # Whether a failure sets `isError`.
+    failures_are_errors: ClassVar[bool] = True
+    # Whether the document is `structuredContent` too, and not only the text.
+    is_structured: ClassVar[bool] = True
     # Where settings of its own come from, besides those of mcp-envelope. They hold however it was chosen.
     variables: ClassVar[tuple[Variable, ...]] = ()
     file: ClassVar[SettingsFile | None] = None
@@ -97,10 +109,23 @@ class Dialect:
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
         """Return the requested budget of a call, in this dialect's unit and range."""
-        return Budget.of(tokens=tokens, max_bytes=max_bytes, meter=meter)
+        limits, is_own = self.limits, tokens is None and max_bytes is None
+        if is_own:
+            tokens, max_bytes = limits.tokens, limits.bytes
+            if tokens is None and max_bytes is None:
+                return Budget(_UNLIMITED, meter_named("bytes"))
+        if max_bytes is not None:
+            return replace(Budget.of(tokens=tokens, max_bytes=max_bytes, meter=meter), is_own=is_own)
+        assert tokens is not None
+        used = tokens if limits.most_tokens is None else min(tokens, limits.most_tokens)
+        made = Budget.of(tokens=used, meter=meter or limits.meter)
+        lowered = (
+            None if used == tokens else f"the budget of {tokens} tokens was lowered to {used}, the largest"
+        )
+        return replace(made, is_own=is_own, warning=made.warning or lowered)
 
     def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:
-        """Return the schema of `structuredContent`, given the schema of the data."""
+        """Return the schema of `structuredContent`, given the schema of the data. None: nothing is promised."""
         return None
 
     def recognise(self, payload: Payload, outcome: Outcome) -> tuple[Outcome, Payload] | None:
@@ -111,9 +136,74 @@ class Dialect:
         """Return the data's part of a schema that describes this contract's envelope; None for any other schema."""
         return None
 
-    def fit(self, plan: Plan) -> Lanes:
-        """Return the finished lanes, within the plan's budget."""
+    def schema_around(
+        self,
+        data: Mapping[str, Any] | bool | None,
+        key: str,
+        others: Mapping[str, Any],
+        required: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Return the schema of an object that has the data under a key. References still find their way."""
+        from ..schema.widening import embed
+
+        return embed(
+            True if data is None else data, key, before={}, after=dict(others), required=list(required)
+        )
+
+    def document(self, outcome: Outcome, data: Raw | None, length: int) -> Mapping[str, Any]:
+        """Return a result as an object: a success, a miss (`outcome.miss`) or a failure (`outcome.error`).
+
+        `data` is the data as JSON, cut to fit, to be put where it belongs; None if there is none to show.
+        `outcome.cuts` are the omissions, which the object must announce; `note` has the words for that. This is
+        called again with a greater `length`, 1 and then 2, if the object doesn't fit: `short` shortens a text for
+        it. With 2, it should hold little more than what can't be left out.
+        """
         raise NotImplementedError
+
+    def note(self, outcome: Outcome, length: int = 0) -> str:
+        """Return what was left out, with counts, and how to read it, handle included; "" if nothing was."""
+        from . import notice
+
+        said = notice.sentence(outcome, min(length, 1), beside_handle=False) if outcome.cuts else ""
+        if not said and outcome.error is not None and outcome.handle is not None:
+            said = notice.read_it(outcome.handle)
+        return said
+
+    def short(self, text: str | None, length: int) -> str:
+        """Return a text as long as it should be at this length, by its size in JSON: some scripts are escaped."""
+        text, most = text or "", _SHORT[length]
+        while (size := len(encode(text)) - 2) > most:
+            text = text[: min(len(text) - 2, len(text) * (most - 3) // size)] + "…"
+        return text
+
+    def fit(self, plan: Plan) -> Lanes:
+        """Return the finished lanes, within the plan's budget: by default, what `document` returns, in both."""
+        from ..lanes import Lanes, first_that_fits, fit_data
+
+        def text_of(document: bytes) -> bytes:
+            return b"[%b]" % text_block(document.decode())
+
+        def frame(data: bytes | None, cuts: tuple[Cut, ...], length: int) -> Lane:
+            shown = self.document(plan.with_cuts(cuts), None if data is None else Raw(data), length)
+            # The data keeps its spelling.
+            parts = [
+                b"%b:%b" % (encode(key), value if isinstance(value, Raw) else written(value))
+                for key, value in shown.items()
+            ]
+            text = b"{%b}" % b",".join(parts)
+            # The text lane is the larger one, because of its escapes.
+            return plan.lane(text, cuts, data or b"", measured=text_of(text))
+
+        lane: Lane | None = None
+        if plan.outcome.error is None and plan.outcome.miss is None and not plan.lacks_data:
+            lane = fit_data(plan, lambda fitted, length: frame(fitted.json, fitted.cuts, length))
+            plan = plan if lane is not None else plan.failed(plan.too_large())
+        if lane is None:
+            lane = first_that_fits(lambda length: frame(None, (), length), plan.limit)
+        is_error = self.failures_are_errors and (bool(plan.is_error) or plan.outcome.error is not None)
+        content = plan.lane(text_of(lane.json), lane.cuts, lane.body)
+        structured = plan.lane(lane.json, lane.cuts, lane.body) if self.is_structured else None
+        return Lanes(content, structured, is_error, plan.outcome, None)
 
 
 def fields_of(payload: Payload, known: Collection[str]) -> dict[str, Buffer] | None:
@@ -155,10 +245,12 @@ def member_schema(
 
 class _Dialects(dict[str, Dialect]):
     def __missing__(self, name: str) -> Dialect:
-        if name not in _CLASSES:
-            raise ValueError(f"unknown dialect {name!r}; use one of {', '.join(NAMES)}")
-        self[name] = getattr(import_module(f".{name}", __name__), _CLASSES[name])()
-        return self[name]
+        if name in _CLASSES:
+            found: Dialect = getattr(import_module(f".{name}", __name__), _CLASSES[name])()
+        else:
+            found = import_module(".registry", __name__).find(name)
+        self[name] = found
+        return found
 
 
 # By name; each is created on first use.
@@ -166,4 +258,5 @@ DIALECTS: Final = _Dialects()
 
 
 def dialect(name: str) -> Dialect:
+    """Return the dialect of that name, or at that place. ValueError says what is wrong."""
     return DIALECTS[name]

@@ -136,6 +136,10 @@ def _way_back(outcome: Outcome, cut: Cut | None, beside_handle: bool) -> str:
     return f"{way}: {READ_TOOL}({handle}{outcome.reading or ''}{path}{offset})."
 
 
+def read_it(handle: str) -> str:
+    return f"Read it: {READ_TOOL}(handle={quoted(handle)})."
+
+
 def quoted(text: str) -> str:
     return encode(text).decode()
 
@@ -190,7 +194,7 @@ def text_note(outcome: Outcome, length: int) -> str:
         if outcome.handle is not None and length == 2:
             lines.append(f"handle: {outcome.handle}")
     elif outcome.error is not None and outcome.handle is not None:
-        lines.append(f"Read it: {READ_TOOL}(handle={quoted(outcome.handle)}).")
+        lines.append(read_it(outcome.handle))
     if outcome.cuts and length < 2 and (hint := outcome.next_step()):
         lines.append(_clipped(hint, _CLIP[length]))
     if warnings := _all_warnings(outcome, length):

@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from ..budget import Budget, meter_named
 from ..codes import CATALOGUE, Problem
 from ..fit.documents import Cut
 from ..jsontext.document import Node, kind_of, text_block, written
@@ -24,7 +23,6 @@ from ..schema.widening import embed
 from . import BudgetRange, Dialect, SettingsFile, Variable, fields_as, fields_of, member_schema, notice
 
 _CAPABILITIES: Final = ("envelope-v1",)
-_UNLIMITED: Final = 1 << 62
 # In the order of the document's debug example.
 _IDENTITY: Final = ("tier", "tool_version", "tool_id", "request_id", "capabilities", "duration_ms")
 # The fields that relate a response to a request.
@@ -47,11 +45,6 @@ class Scalpel(Dialect):
         "tool_overrides",
         ("profile", "include_only", "exclude_fields"),
     )
-
-    def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:
-        if tokens is None and max_bytes is None:
-            return Budget(_UNLIMITED, meter_named("bytes"))
-        return Budget.of(tokens=tokens, max_bytes=max_bytes, meter=meter)
 
     def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:
         text = {"type": ["string", "null"]}
@@ -187,6 +180,9 @@ def _framed(
             shown[name] = _short(known[name], length)
     if problem is not None:
         hidden = (plan.hidden if data is None else None) or {}
+        if problem is outcome.miss and problem.hint and length < 2:
+            # The next step is what a miss is about, and there is no other place for it.
+            hidden = {"hint": _short(problem.hint, length), **hidden}
         shown["error"] = _error(problem, everything, length, hidden)
     elif everything:
         shown["error"] = None
