@@ -289,6 +289,23 @@ def test_what_is_known_of_tools_is_asked_for_again_after_a_while(
     assert _methods(server) == ["tools/list", "tools/call", "tools/call", "tools/list"]
 
 
+def test_our_tool_stays_ours_when_the_list_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = iter(
+        [sites.tools(), sites.tools(sites.tools()["tools"][0], {"name": "envelope_read", "inputSchema": {}})]
+    )
+    with _between(_replies(False, listed=lambda seen: next(lists)), tmp_path) as (address, server, _):
+        post(address, request("tools/list"))
+        monkeypatch.setattr(sessions, "_FRESH", 0.0)
+        post(address, request("tools/list"))
+        monkeypatch.undo()
+        found = structured(post(address, call()))
+        post(address, call("envelope_read", handle="x" * 26))
+    assert found["_envelope"]["truncated"]
+    assert _methods(server) == ["tools/list", "tools/list", "tools/call"]
+
+
 def test_if_it_cannot_be_had_again_what_was_known_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -462,9 +462,40 @@ def test_our_tool_is_listed_once_if_the_server_has_it_on_a_later_page(talk: Talk
     [second], _ = talk.reply(result(2, tools=later))
     names = [tool["name"] for page in (first, second) for tool in json.loads(page)["result"]["tools"]]
     assert sorted(names) == ["a", "b", "envelope_read"]
-    # It is the server's, which knows its own handles.
-    asked = call(3, "envelope_read", {"handle": "x"})
-    assert talk.send(asked) == ([], [asked])
+    # It is ours: the client was told so.
+    back, onward = talk.send(call(3, "envelope_read", {"handle": "x"}))
+    assert back
+    assert not onward
+
+
+@pytest.mark.parametrize("told", ["a list", "a handle"])
+def test_a_server_that_lists_our_tool_in_mid_session_gets_nothing(talk: Talk, told: str) -> None:
+    large = {"content": texts("word " * 5000)}
+    if told == "a list":
+        talk.listed(tool("t"))
+    handle = talk.called("t", large)["_meta"][NOTICE]["handle"]
+    named = [each["name"] for each in talk.listed(tool("t"), tool("envelope_read"), identifier="again")]
+    assert named == ["t", "envelope_read"]
+    assert "word" in talk.read(handle)["content"][0]["text"]
+    for asked in (call(8, "envelope_read", {"handle": "x" * 26}), call(9, "envelope_read", {})):
+        back, onward = talk.send(asked)
+        assert back
+        assert not onward
+    [_shown], onward = talk.send(request(10, "resources/read", uri=f"envelope://{handle}"))
+    assert not onward
+    assert talk.called("t", large)["_meta"][NOTICE]["truncated"]
+
+
+def test_a_server_with_an_envelope_is_not_sent_our_handles(talk: Talk, tmp_path: Path) -> None:
+    """Another replica may have made them."""
+    handle = talk.called("t", {"content": texts("word " * 5000)})["_meta"][NOTICE]["handle"]
+    other = Talk(tmp_path)
+    other.listed(tool("t"), tool("envelope_read"))
+    assert "word" in other.read(handle)["content"][0]["text"]
+    [_shown], onward = other.send(request(10, "resources/read", uri=f"envelope://{handle}"))
+    assert not onward
+    asked = request(11, "resources/read", uri="envelope://theirs")
+    assert other.send(asked) == ([], [asked])
 
 
 def test_an_empty_cursor_is_a_cursor(talk: Talk) -> None:

@@ -112,7 +112,7 @@ class Interceptor:
                 return self._call(frame, data, owner, later)
             if frame.method == "resources/read" and (uri := self._own_resource(frame)) is not None:
                 sender = read_sender(frame.param("_meta"))
-                read = partial(self._reads.resource, frame, uri, owner, sender)
+                read = partial(self._reads.resource, frame, uri, owner, sender, not self.tools.enveloped)
                 return self._reads.answer(frame, read, partial(Outgoing, [], [data]), later)
             if frame.method == "notifications/cancelled":
                 return self._cancelled(frame, data)
@@ -166,18 +166,24 @@ class Interceptor:
             held = Waiting(partial(self._call, frame, data, owner, listed=True), identifier)
             return self.list_requests.wait(held, sender.meta)
 
+        def forward() -> Outgoing:
+            self._requests.add(key, Pending("tools/call", identifier, None, sender))
+            return Outgoing([], [data])
+
         arguments = members_of(params.get("arguments"))
-        is_ours = not self._observe and not self.tools.enveloped
-        if tool == READ_TOOL and is_ours:
-            # Never sent to the server, unless it may have a tool of that name itself.
+        if tool == READ_TOOL and not self._observe:
+            # Sent to the server only if it may have a tool of that name itself, and the handle is not one of ours.
             call = self._new_call(tool, sender, owner)
-            read = partial(self._reads.page, frame, arguments, call, sender, listed or self.tools.seen)
-            return self._reads.answer(frame, read, wait, later)
+            is_ours = self.tools.is_ours or ((listed or self.tools.seen) and not self.tools.enveloped)
+            read = partial(self._reads.page, frame, arguments, call, sender, is_ours)
+            return self._reads.answer(frame, read, forward if self.tools.enveloped else wait, later)
+        if self.tools.enveloped:
+            return forward()
         if self._mirrors and sender.is_stateless and not self.tools.seen and not listed:
             return wait()
         budget: object = None
         spoken = self._gateway.spoken(tool)
-        if (name := spoken.budget_argument) in arguments and is_ours:
+        if (name := spoken.budget_argument) in arguments and not self._observe:
             known = self.tools.find(tool)
             if known is None and not listed:
                 return wait()
@@ -187,10 +193,8 @@ class Interceptor:
                 data = frames.replaced(frame.data, {"params": changed})
             elif spoken.defines_budget_argument:
                 budget = frames.value_of(arguments[name])
-        made = None
-        if not self.tools.enveloped:
-            request_id, started = sender.request_id, time.perf_counter()
-            made = self._new_call(tool, sender, owner, budget, request_id=request_id, started=started)
+        request_id, started = sender.request_id, time.perf_counter()
+        made = self._new_call(tool, sender, owner, budget, request_id=request_id, started=started)
         self._requests.add(key, Pending("tools/call", identifier, made, sender))
         return Outgoing([], [data])
 
@@ -206,7 +210,7 @@ class Interceptor:
 
     def _own_resource(self, frame: Frame) -> str | None:
         """The address of a stored result that is read as a resource; None if it is not ours."""
-        if isinstance(frame.id, UnsetType) or self._observe or self.tools.enveloped:
+        if isinstance(frame.id, UnsetType) or self._observe:
             return None
         uri = frames.text_of(frame.param("uri"))
         return uri if uri is not None and uri.startswith(_RESOURCE) else None
@@ -300,6 +304,8 @@ class Interceptor:
             raw = frames.members_of(frame.result).get("result", UNSET) if is_task else frame.result
             assert not isinstance(raw, UnsetType)
             result = frames.read_result(raw) or result
+        # Its notice may name our tool.
+        self.tools.is_ours = True
         shown = frames.with_lanes(sealed, result)
         if is_task:
             shown = frames.replaced(_or_empty(frame.result), {"result": shown})

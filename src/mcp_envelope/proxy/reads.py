@@ -53,13 +53,18 @@ class Reads:
             return None
         return frames.response(frame.identifier, sender.own_result(sealed.to_json()))
 
-    def resource(self, frame: Frame, uri: str, owner: str | None, sender: Sender) -> bytes:
+    def resource(
+        self, frame: Frame, uri: str, owner: str | None, sender: Sender, is_ours: bool
+    ) -> bytes | None:
+        """The response to a stored result that is read; None if it is unknown and may not be ours."""
         from ..vault.read_tool import resource
 
         try:
             found = resource(self._gateway.vault, uri, owner)
         except Failure as failure:
             problem = failure.problem
+            if not is_ours and problem.code == "HANDLE_UNKNOWN":
+                return None
             words = f"{problem.code}: {problem.message} {problem.hint}"
             return frames.failure(frame.identifier, frames.INVALID_PARAMS, words)
         return frames.response(frame.identifier, sender.own_result(found))

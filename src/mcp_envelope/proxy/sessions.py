@@ -63,7 +63,7 @@ class Session:
     def tools(self) -> ToolList:
         if time.monotonic() - self._since > _FRESH:
             self._older = self._tools if self._tools.seen else self._older
-            self._tools, self._since = ToolList(self._gateway), time.monotonic()
+            self._tools, self._since = ToolList(self._gateway, self._tools.is_ours), time.monotonic()
         return self._tools
 
     async def ask_for(self, tools: ToolList, ask: Callable[[], Awaitable[bytes | None]]) -> bytes | None:

@@ -6,7 +6,8 @@ a schema, and a `tokenBudget` may be meant for us or for the tool. Then the resu
 proxy requests the list itself, whatever the transport: one list at a time, page by page, under ids that no client
 uses. The responses never reach the client, and however a list ends, nobody waits any longer.
 
-A server that lists `envelope_read` itself has an envelope already, and is left alone.
+A server that lists `envelope_read` itself has an envelope already, and is left alone. But whoever told the client
+of that tool first stays its owner: a server can't switch the envelope off later on, or get at our handles.
 """
 
 from __future__ import annotations
@@ -81,15 +82,16 @@ _ENTRY: Final = msgspec.json.Decoder(_Entry)
 class ToolList:
     """What is known about one server's tools, as one caller sees them."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, is_ours: bool = False) -> None:
         self._gateway = gateway
+        # Whether a client was told of our own tool, in a list or with a handle.
+        self.is_ours = is_ours
         self.by_name: dict[str, ListedTool] = {}
         # Whether any page has passed, and whether all of them have.
         self.seen = False
         self.complete = False
-        # Whether the server has an envelope of its own, and whether a client has been shown ours before that.
+        # Whether the server has an envelope of its own.
         self.enveloped = False
-        self._is_shown = False
         # By tool: the arguments that are repeated in HTTP headers, by their paths.
         self._headers: dict[str, dict[tuple[str, ...], str]] = {}
 
@@ -112,7 +114,8 @@ class ToolList:
     def fall_back(self, older: ToolList) -> None:
         """Use what was known before, where no list can be had."""
         self.by_name |= older.by_name
-        self.seen, self.complete, self.enveloped = True, older.complete, older.enveloped
+        self.seen, self.complete = True, older.complete
+        self.enveloped = older.enveloped and not self.is_ours
 
     def learn(self, result: Raw, first: bool = True, shown: bool = False) -> ListPage:
         """Learn from a page of a list. `shown` tells that a client will see the page.
@@ -126,19 +129,16 @@ class ToolList:
         cursor = page.next_cursor if isinstance(page.next_cursor, str) else None
         entries = [(raw, _entry(raw)) for raw in page.tools]
         self.seen = True
-        self.enveloped = self.enveloped or any(entry and entry.name == READ_TOOL for _, entry in entries)
-        if self.enveloped:
-            self.complete = True
-            if first or not shown or not self._is_shown:
-                return ListPage(None, cursor)
-            # The client has our entry already.
-            others = [raw for raw, entry in entries if entry is None or entry.name != READ_TOOL]
-            return ListPage(replaced(result, {"tools": batch(others)}), cursor)
+        others = [each for each in entries if each[1] is None or each[1].name != READ_TOOL]
+        if self.enveloped or (len(others) < len(entries) and not self.is_ours):
+            self.enveloped = self.complete = True
+            return ListPage(None, cursor)
+        entries = others
         tools = [raw if entry is None else self._rewritten(raw, entry) for raw, entry in entries]
         if page.next_cursor is None:
             self.complete = True
         if first:
-            self._is_shown = self._is_shown or shown
+            self.is_ours = self.is_ours or shown
             tools.append(encode(self._gateway.read_tool()))
         return ListPage(replaced(result, {"tools": batch(tools)}), cursor)
 
