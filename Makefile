@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test coverage check format hooks bench walk fuzz clean
+.PHONY: help demo quick test coverage check format hooks bench lab walk fuzz clean
 
 # npm packages that only the tests need.
 NODE := $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json
@@ -87,6 +87,9 @@ hooks: $(VENV)/dev  ## check formatting, lint and types before every commit
 
 bench: $(VENV)/bench  ## speed and memory, as ratios of runs made side by side
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+lab: $(VENV)/dev  ## real clients with a scripted model, with and without the proxy (ARGS="claude-code codex")
+	@$(BIN)/python -m lab $(ARGS)
 
 walk: $(VENV)/dev  ## how many modules and functions one result passes (ARGS="http fastmcp --list")
 	@$(BIN)/python scripts/walk.py $(ARGS)
