@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from . import dialects
 from .budget import MIN_BYTES, MIN_TOKENS
 from .clients.known import UNKNOWN, Client
-from .config import BUDGET_ARGUMENT, BUILT_IN, Policy, Settings
+from .config import BUDGET_ARGUMENT, BUILT_IN, Policy, Settings, Shape
 from .dialects import Dialect
 from .envelope import Sealed, make_plan, seal_plan
 from .fit.ranking import Ranking
@@ -30,6 +30,7 @@ from .jsontext.document import encode, text_block
 from .outcome import Failure, Miss, Outcome, Remarks, Reply
 from .payload import Payload, Result, read_result
 from .schema import Schema, SchemaError, widen
+from .schema.widening import without_required
 from .tracing import trace, trace_untouched
 
 if TYPE_CHECKING:
@@ -65,28 +66,28 @@ class Publisher:
     """Makes what is published for a schema once, and finds it again by the schema's identity or text."""
 
     def __init__(self) -> None:
-        self._published: dict[tuple[str, bytes, bool, bool], Published] = {}
+        self._published: dict[tuple[Shape, bytes, bool, bool], Published] = {}
         # By identity, which is quick. The schema is kept too, so that its id can't be given to another one.
-        self._by_id: dict[tuple[str, int, bool, bool], tuple[object, Published]] = {}
+        self._by_id: dict[tuple[Shape, int, bool, bool], tuple[object, Published]] = {}
 
     def of(
-        self, dialect: str, schema: Mapping[str, Any] | None, misses: bool = False, wrapped: bool = False
+        self, shape: Shape, schema: Mapping[str, Any] | None, misses: bool = False, wrapped: bool = False
     ) -> Published:
-        found = self._by_id.get((dialect, id(schema), misses, wrapped))
+        found = self._by_id.get((shape, id(schema), misses, wrapped))
         if found is not None and found[0] is schema:
             return found[1]
-        key = dialect, b"" if schema is None else encode(schema), misses, wrapped
+        key = shape, b"" if schema is None else encode(schema), misses, wrapped
         known = self._published.get(key)
         if known is None:
             if len(self._published) >= _REMEMBERED:
                 self._published.clear()
-            made = _publish(dialect, schema, misses, wrapped)
+            made = _publish(shape, schema, misses, wrapped)
             known = self._published[key] = replace(
-                made, budget_argument=dialects.dialect(dialect).budget_argument
+                made, budget_argument=dialects.dialect(shape.dialect).budget_argument
             )
         if len(self._by_id) >= _REMEMBERED:
             self._by_id.clear()
-        self._by_id[dialect, id(schema), misses, wrapped] = schema, known
+        self._by_id[shape, id(schema), misses, wrapped] = schema, known
         return known
 
 
@@ -214,7 +215,7 @@ class Gateway:
         `misses` means that the tool may return a `Miss`; `wrapped` that its library put a value that isn't an
         object into a member `result`.
         """
-        return self.publisher.of(self._base(tool).dialect, schema, misses, wrapped)
+        return self.publisher.of(self._base(tool).shape, schema, misses, wrapped)
 
     def read_tool(self) -> dict[str, Any]:
         """Return the list entry of `envelope_read`."""
@@ -555,12 +556,13 @@ def unwrapped(payload: Payload, call: Call) -> Payload:
     return payload
 
 
-def _publish(name: str, schema: Mapping[str, Any] | None, misses: bool, wrapped: bool) -> Published:
-    spoken = dialects.dialect(name)
+def _publish(shape: Shape, schema: Mapping[str, Any] | None, misses: bool, wrapped: bool) -> Published:
+    spoken = dialects.dialect(shape.dialect)
     try:
         if spoken.in_place:
             if schema is None:
                 return Published()
+            schema = _selected(schema, shape)
             widened = widen(schema)
             if misses:
                 document = spoken.output_schema(schema)
@@ -575,6 +577,7 @@ def _publish(name: str, schema: Mapping[str, Any] | None, misses: bool, wrapped:
         elif inner is not None and inner.get("type") == "string" and inner.keys() <= {"type", "title"}:
             # What a library says of any text. If it holds JSON, the data is that document.
             data = None
+        data = None if data is None else _selected(data, shape)
         document = spoken.output_schema(data)
         held = None if data is None or document is None else Schema.of(data)
         return Published(document, held, unwrap=inner is not schema)
@@ -583,6 +586,15 @@ def _publish(name: str, schema: Mapping[str, Any] | None, misses: bool, wrapped:
         if not spoken.in_place:
             return Published(spoken.output_schema(None), unwrap=wrapped)
         return Published(None if schema is None else dict(schema))
+
+
+def _selected(schema: Mapping[str, Any], shape: Shape) -> Mapping[str, Any]:
+    """Return the schema without a requirement of fields that the settings, or the contract's own, may leave out."""
+    if dialects.dialect(shape.dialect).selects_fields:
+        return without_required(schema, lambda name: True)
+    if not shape.include_only and not shape.exclude_fields:
+        return schema
+    return without_required(schema, shape.leaves_out)
 
 
 def _unwrapped(schema: Mapping[str, Any], wrapped: bool) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@
 setting, add a field to `Policy` in `policy.py`: everything else follows from that.
 """
 
-from .policy import BUDGET_ARGUMENT, BUILT_IN, PREFIX, PROFILES, SETTINGS, Allowance, Policy, Setting
+from .policy import BUDGET_ARGUMENT, BUILT_IN, PREFIX, PROFILES, SETTINGS, Allowance, Policy, Setting, Shape
 from .settings import Settings
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "Policy",
     "Setting",
     "Settings",
+    "Shape",
 ]

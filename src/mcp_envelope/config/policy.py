@@ -82,6 +82,17 @@ class Given(NamedTuple):
 Offer = tuple[str, Given]
 
 
+class Shape(NamedTuple):
+    """What decides about the schemas that clients see."""
+
+    dialect: str
+    include_only: tuple[str, ...] = ()
+    exclude_fields: tuple[str, ...] = ()
+
+    def leaves_out(self, field: str) -> bool:
+        return field in self.exclude_fields or bool(self.include_only and field not in self.include_only)
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """All settings that apply to one call, and where each came from."""
 
@@ -166,6 +177,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     # Budgets that a file which nobody vouches for offers, strongest first: see `lowered`.
     offers: tuple[Offer, ...] = ()
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.dialect, self.include_only, self.exclude_fields)
 
     @property
     def allowance(self) -> Allowance:

@@ -95,6 +95,8 @@ class Dialect:
     # Whether the contract itself has that argument, so that a tool's own one of that name means the same.
     defines_budget_argument: ClassVar[bool] = False
     limits: ClassVar[BudgetRange] = BudgetRange()
+    # Whether the contract lets people leave out fields of the data at any time, so that a schema can't require one.
+    selects_fields: ClassVar[bool] = False
     # Whether a failure sets `isError`.
     failures_are_errors: ClassVar[bool] = True
     # Whether the document is `structuredContent` too, and not only the text.

@@ -36,6 +36,7 @@ def _info(text: str) -> dict[str, Any]:
 class Scalpel(Dialect):
     name = "scalpel"
     budget_argument = "token_budget"
+    selects_fields = True
     limits = BudgetRange(tokens=None)
     variables = (Variable("SCALPEL_MCP_INFO", _info, overrides=True),)
     file = SettingsFile(

@@ -10,7 +10,7 @@ definition. A schema with no exact rule is wrapped: `{"result": …, "_envelope"
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ RESULT_KEY: Final = "result"
 _DESCRIPTION: Final = "Present when the result was shortened or failed: what was left out, and how to get it."
 
 # Keywords whose subschemas apply to the same value, by the shape of what they hold.
+# How many references and combinations `without_required` follows.
+_DEEPEST: Final = 16
 _SAME_ONE: Final = ("if", "then", "else", "not")
 _SAME_MANY: Final = ("allOf", "anyOf", "oneOf")
 _SAME_NAMED: Final = ("dependentSchemas", "dependencies")
@@ -365,6 +367,33 @@ def embed(
     inner = moved if instead is None else {"anyOf": [moved, instead]}
     properties = {**before, key: inner, **after}
     return {**above, "type": "object", "properties": properties, "required": required, **below}
+
+
+def without_required(schema: Mapping[str, Any], may_lack: Callable[[str], bool]) -> Mapping[str, Any]:
+    """Return an object schema whose top-level properties may be absent, as far as `may_lack` says so."""
+    document = Document(schema)
+
+    def visit(body: Any, depth: int) -> Any:
+        if not isinstance(body, Mapping) or depth > _DEEPEST:
+            return body
+        changed = {name: part for name, part in body.items() if name not in ("required", "minProperties")}
+        if isinstance(reference := changed.get("$ref"), str):
+            target = document.resolve(reference, document.root_base)
+            if isinstance(target, dict) and target is not document.root:
+                # The definition itself stays as it is: other places may refer to it.
+                del changed["$ref"]
+                return visit({**target, **changed}, depth + 1)
+        if kept := [name for name in body.get("required", ()) if not may_lack(name)]:
+            changed["required"] = kept
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            if isinstance(parts := changed.get(keyword), list):
+                # Without what told them apart, several of `oneOf` may match.
+                keyword = "anyOf" if changed.pop(keyword) and keyword == "oneOf" else keyword
+                changed[keyword] = [visit(part, depth + 1) for part in parts]
+        return changed
+
+    relaxed: Mapping[str, Any] = visit(document.root, 0)
+    return relaxed
 
 
 def either(schema: Mapping[str, Any] | bool, other: Body) -> Body:

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from ..clients.known import UNKNOWN, Client, era_of
 from ..clients.known import client as known_client
 from ..codes import CATALOGUE, Problem
+from ..config import Shape
 from ..envelope import Sealed
 from ..errors import problem_of
 from ..gateway import Call, Declared, Gateway, Published, halved, has_structure, shared, shares_budget
@@ -67,12 +68,12 @@ def call_of(
     tool: str,
     gateway: Gateway,
     declared: Declared = NOTHING_DECLARED,
-    publish: Callable[[str], Published] | None = None,
+    publish: Callable[[Shape], Published] | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Call:
     """Describe a call by the SDK's request context; there is none if a server is called from Python.
 
-    `publish` returns what clients were told of the tool's results, in a dialect.
+    `publish` returns what clients were told of the tool's results.
     """
     try:
         info = request.session.client_params.client_info
@@ -90,7 +91,7 @@ def call_of(
         request_id=client_request_id(getattr(request, "meta", None)),
         arguments=arguments,
         declared=declared,
-        published=_NOTHING_PUBLISHED if publish is None else publish(policy.dialect),
+        published=_NOTHING_PUBLISHED if publish is None else publish(policy.shape),
         started=time.perf_counter(),
         span=current_span(),
         remarks=Remarks(),

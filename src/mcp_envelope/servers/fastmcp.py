@@ -43,6 +43,7 @@ from msgspec.structs import replace
 from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from ..config import Shape
 from ..dialects.notice import READ_TOOL
 from ..gateway import Call, Declared, Gateway, Published
 from ..outcome import Failure, Miss, Reply
@@ -139,7 +140,7 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
         if tool.name == READ_TOOL:
             return tool
         entry = {"inputSchema": tool.parameters, "outputSchema": tool.output_schema}
-        published = self._transform.published(tool, await _leaf(tool), self.gateway.policy(tool.name).dialect)
+        published = self._transform.published(tool, await _leaf(tool), self.gateway.policy(tool.name).shape)
         shown = self.gateway.listed(entry, published)
         return tool.model_copy(
             update={"parameters": shown["inputSchema"], "output_schema": shown.get("outputSchema")}
@@ -324,8 +325,7 @@ class _Known(NamedTuple):
     made: Tool
     leaf: _Leaf | None
     declared: Declared
-    # By dialect.
-    published: dict[str, Published]
+    published: dict[Shape, Published]
 
 
 class FunctionTransform(Transform):
@@ -352,10 +352,10 @@ class FunctionTransform(Transform):
             known = await self._look_at(tool)
         run = running.get()
         if run is not None and run.gateway is self._gateway and (run.tool is None or name == run.call.tool):
-            dialect = run.call.policy.dialect
-            published = known.published.get(dialect)
+            shape = run.call.policy.shape
+            published = known.published.get(shape)
             if published is None:
-                published = known.published[dialect] = self.published(tool, known.leaf, dialect)
+                published = known.published[shape] = self.published(tool, known.leaf, shape)
             run.found(known.made, name, known.declared, published)
         return known.made
 
@@ -370,14 +370,14 @@ class FunctionTransform(Transform):
             self._known[id(tool)] = known
         return known
 
-    def published(self, tool: Tool, leaf: _Leaf | None, dialect: str) -> Published:
+    def published(self, tool: Tool, leaf: _Leaf | None, shape: Shape) -> Published:
         """Return what clients are told of a tool's results."""
         publisher = self._gateway.publisher
         if leaf is None:
-            return publisher.of(dialect, tool.output_schema)
+            return publisher.of(shape, tool.output_schema)
         function = self._function(leaf.tool)
         is_own = function.has_outcomes and not leaf.is_overridden
-        return publisher.of(dialect, function.schema if is_own else tool.output_schema, function.misses)
+        return publisher.of(shape, function.schema if is_own else tool.output_schema, function.misses)
 
     def wrap(self, tool: Tool) -> Tool:
         """Return a tool with its function wrapped, and without outcomes in what it promises."""

@@ -192,7 +192,7 @@ class _Enveloped:
             name,
             self._gateway,
             output.declared,
-            lambda dialect: publish(dialect, *output[1:]),
+            lambda shape: publish(shape, *output[1:]),
             arguments,
         )
         if arguments and (budget_name := call.dialect.budget_argument) in arguments:
