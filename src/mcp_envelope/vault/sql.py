@@ -27,8 +27,9 @@ from typing import Any, Final
 import msgspec
 import re2  # type: ignore[import-untyped]
 
+from ..fit.columns import Columns, unique
 from .limits import BadQuery, SearchLimits, TooCostly, printable
-from .tables import Columns, Table, tables_in, unique
+from .tables import Table, tables_in
 from .vault import Stored, Vault
 
 LIMITS: Final = SearchLimits(length=20_000)

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, Literal
 
 import msgspec
 
+from ..fit.columns import Columns, columns, unique
 from ..jsontext.document import encode
 from .document import Child, Chunk, StoredValue, decode_json
 
 Rows = Literal["items", "members", "lines", "csv"]
-# One column's values, under its name.
-Columns = dict[str, list[Any]]
 
 _DEPTH: Final = 6
 _LOOKED_AT: Final = 1000
@@ -31,8 +30,6 @@ _MOST_TABLES: Final = 64
 _MAP: Final = 8
 _BATCH: Final = 4 << 20
 _NESTED: Final = 3
-# Records with more columns than this are one column of JSON.
-_WIDEST: Final = 500
 _DECODER: Final = msgspec.json.Decoder()
 _LONGEST: Final = (1 << 63) - 1
 _SNIFFED_LINES: Final = 20
@@ -60,7 +57,7 @@ class Table(msgspec.Struct, frozen=True):
             yield _csv(lines) if self.kind == "csv" else {"n": list(range(1, len(lines) + 1)), "text": lines}
             return
         for rows, keys in self._decoded(size):
-            yield columns(rows) if self.kind == "items" else {"key": keys, **columns(rows, {"key"})}
+            yield _for_sql(rows) if self.kind == "items" else {"key": keys, **_for_sql(rows, {"key"})}
 
     def _decoded(self, size: int) -> Iterator[tuple[list[Any], list[str]]]:
         """Rows, and their keys if they are members of an object, about `size` bytes at a time."""
@@ -185,54 +182,21 @@ def _named(found: Iterable[Table]) -> dict[str, Table]:
     return named
 
 
-def unique(name: str, taken: set[str]) -> str:
-    """The name, or one with a number behind it: SQL does not tell upper from lower case."""
-    base, number = name, 1
-    while name.lower() in taken:
-        number += 1
-        name = f"{base}_{number}"
-    taken.add(name.lower())
-    return name
-
-
 # -- rows ---------------------------------------------------------------------------------------------------
 
 
-def columns(rows: list[Any], taken: Iterable[str] = ()) -> Columns:
-    """Rows as columns. A row that is a list has columns c0, c1 …; anything else but an object is a `value`."""
-    if set(map(type, rows)) != {dict}:
-        rows = [_as_record(row) for row in rows]
-    made: Columns = {}
-    keys = dict.fromkeys(chain.from_iterable(rows))
-    for key in keys:
-        _flatten(key, [row.get(key) for row in rows], made, 0)
-        if len(made) > _WIDEST:
-            return {"value": [encode(row).decode() for row in rows]}
-    names = set(taken)
-    return {unique(name, names): values for name, values in made.items()}
+def _for_sql(rows: list[Any], taken: Iterable[str] = ()) -> Columns:
+    """Rows as columns of values that SQLite takes: what is nested becomes JSON, long integers become floats."""
+    return {name: _scalars(values) for name, values in columns(rows, _NESTED, taken).items()}
 
 
-def _as_record(row: Any) -> dict[str, Any]:
-    if isinstance(row, dict):
-        return row
-    return (
-        {f"c{index}": value for index, value in enumerate(row)} if isinstance(row, list) else {"value": row}
-    )
-
-
-def _flatten(name: str, values: list[Any], made: Columns, depth: int) -> None:
+def _scalars(values: Sequence[Any]) -> Sequence[Any]:
     kinds = set(map(type, values))
-    if dict in kinds and depth < _NESTED and kinds <= {dict, type(None)}:
-        inner = dict.fromkeys(chain.from_iterable([value for value in values if value]))
-        if len(inner) + len(made) <= _WIDEST:
-            for key in inner:
-                _flatten(f"{name}.{key}", [value and value.get(key) for value in values], made, depth + 1)
-            return
     if kinds & {dict, list}:
         values = [encode(value).decode() if type(value) in (dict, list) else value for value in values]
     if int in kinds and max(abs(value) for value in values if type(value) is int) > _LONGEST:
         values = [float(value) if type(value) is int and abs(value) > _LONGEST else value for value in values]
-    made[name] = values
+    return values
 
 
 # -- text ---------------------------------------------------------------------------------------------------

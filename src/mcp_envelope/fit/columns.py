@@ -1,0 +1,125 @@
+"""The rows of a list turned into columns, for profiles, for the choice of rows, and for SQL.
+
+Strategy: a column as a whole is what Python's built-in functions are quick with. An object inside a record becomes
+columns with a dot in their names; lists, and what is nested deeper than asked for, are left to the caller. Of a
+list that is too large to be decoded in passing, a random sample is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import chain
+from operator import itemgetter
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from ..jsontext.document import Buffer, Node, TooDeep
+
+# One column's values, under its name; a row without the field has None.
+Columns = dict[str, Sequence[Any]]
+
+# Records with more columns than this are one column, `value`.
+WIDEST: Final = 500
+# Bytes of a list that are decoded in passing, and rows that are if it is larger.
+_EXACT: Final = 8 << 20
+_SAMPLE: Final = 2000
+# A shorter list can be read as it is.
+_FEWEST: Final = 5
+_DECODER: Final = msgspec.json.Decoder()
+
+
+class Records:
+    """The decoded rows of a list, or a sample of them."""
+
+    def __init__(self, rows: list[Any], total: int) -> None:
+        self.rows = rows
+        self.total = total
+        self.is_sample = len(rows) < total
+
+    @classmethod
+    def of(cls, node: Node) -> Records | None:
+        """The rows of a list of objects, of lists or of scalars; None for anything else."""
+        try:
+            if node.kind != "array" or node.total() < _FEWEST:
+                return None
+            rows = _DECODER.decode(node.raw) if node.size <= _EXACT else _sample(node.all_items())
+        except (msgspec.MsgspecError, TooDeep, RecursionError):
+            return None
+        kinds = set(map(type, rows))
+        if not (kinds <= {dict} or kinds <= {list} or kinds <= {int, float, str, bool}):
+            return None
+        return cls(rows, node.total())
+
+    @cached_property
+    def columns(self) -> Columns:
+        return columns(self.rows, 1)
+
+
+def _sample(items: Sequence[Buffer]) -> list[Any]:
+    # Not at equal distances, which could agree with a period in the data; the seed makes it repeatable.
+    chosen = sorted(Random(len(items)).sample(range(len(items)), min(_SAMPLE, len(items))))
+    return [_DECODER.decode(items[index]) for index in chosen]
+
+
+def columns(rows: Sequence[Any], nested: int, taken: Iterable[str] = ()) -> Columns:
+    """Rows as columns, objects opened `nested` levels deep. A row that is a list has columns c0, c1 …
+
+    Names are unique in any case, as SQL needs it; those in `taken` are used already.
+    """
+    if set(map(type, rows)) != {dict}:
+        rows = [_as_record(row) for row in rows]
+    made: Columns = {}
+    if not _flatten("", rows, made, nested + 1):
+        return {"value": rows}
+    names = set(taken)
+    return {unique(name, names): values for name, values in made.items()}
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """The name, or one with a number behind it: SQL does not tell upper from lower case."""
+    base, number = name, 1
+    while name.lower() in taken:
+        number += 1
+        name = f"{base}_{number}"
+    taken.add(name.lower())
+    return name
+
+
+def _as_record(row: Any) -> dict[str, Any]:
+    if isinstance(row, dict):
+        return row
+    return (
+        {f"c{index}": value for index, value in enumerate(row)} if isinstance(row, list) else {"value": row}
+    )
+
+
+def _flatten(prefix: str, rows: Sequence[Any], made: Columns, nested: int) -> bool:
+    """Add the columns of some objects, of which a few may be None; return whether there were not too many."""
+    for key, values in _transposed(rows).items():
+        name = prefix + key
+        first = next((value for value in values if value is not None), None)
+        is_nested = nested > 1 and type(first) is dict and set(map(type, values)) <= {dict, type(None)}
+        if is_nested and _flatten(f"{name}.", values, made, nested - 1):
+            continue
+        made[name] = values
+        if len(made) > WIDEST:
+            return False
+    return True
+
+
+def _transposed(rows: Sequence[Any]) -> Columns:
+    if rows and rows[0]:
+        # Most lists have records of one shape, and C code is quick with those.
+        keys = list(rows[0])
+        try:
+            if set(map(len, rows)) == {len(keys)}:
+                if len(keys) == 1:
+                    return {keys[0]: list(map(itemgetter(keys[0]), rows))}
+                return dict(zip(keys, zip(*map(itemgetter(*keys), rows), strict=True), strict=True))
+        except (KeyError, TypeError):
+            pass
+    keys = list(dict.fromkeys(chain.from_iterable([row for row in rows if row])))
+    return {key: [row.get(key) if row else None for row in rows] for key in keys}

@@ -1,0 +1,136 @@
+"""Which rows of a list are worth keeping besides its beginning.
+
+Strategy: a few rows stand out: those whose status is rare or bad, those that the words of the call match best (BM25
+over the row's text), and the extremes of the numbers that the call names. They are mixed with the beginning of the
+list, so that whatever number of rows fits, most of them are the beginning and some are those. What is kept is shown
+in its original order. Everything here is bounded: a list too large to be decoded in passing keeps its beginning.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from ..jsontext.document import Buffer
+from .columns import Records
+
+_MOST_OF_A_KIND: Final = 8
+# The beginning goes first with so many rows; after that, each row that stands out follows so many others.
+_HEAD: Final = 3
+_BETWEEN: Final = 2
+# A value is rare if it is in at most this share of the rows.
+_RARE: Final = 0.05
+_MOST_VALUES: Final = 16
+_MOST_WORDS: Final = 16
+_STATUS: Final = re.compile(
+    r"(?i)(^|[._])(status|state|level|severity|result|outcome|conclusion|ok|success|error)s?$"
+)
+_BAD: Final = re.compile(
+    r"(?i)fail|error|critical|fatal|timed? ?out|exception|denied|reject|abort|crash|panic|unhealthy|^(false|down)$"
+)
+_WORD: Final = re.compile(r"[^\W_]{3,}")
+# How quickly further occurrences of a word stop counting, and how much long rows are held against them.
+_SATURATION: Final = 1.2
+_LENGTH_WEIGHT: Final = 0.75
+
+
+class Words:
+    """The words of a call's arguments: those of the values, and all of them with the names."""
+
+    def __init__(self, arguments: Mapping[str, Any] | None) -> None:
+        self.values: tuple[str, ...] = ()
+        self.all: frozenset[str] = frozenset()
+        if arguments:
+            values = list(dict.fromkeys(_words(arguments.values())))
+            self.values = tuple(values[:_MOST_WORDS])
+            self.all = frozenset([*values, *_words(list(arguments)), *map(str.lower, arguments)])
+
+
+def _words(value: Any, depth: int = 0) -> list[str]:
+    if isinstance(value, str):
+        text = value[:1000].lower()
+        return [*_WORD.findall(text), *([text] if 0 < len(text) <= 40 else [])]
+    if type(value) is int and value > 99:
+        return [str(value)]
+    if isinstance(value, Mapping):
+        value = value.values()
+    if isinstance(value, Collection) and depth < 3 and not isinstance(value, bytes):
+        return [word for each in list(value)[:20] for word in _words(each, depth + 1)]
+    return []
+
+
+def select(records: Records, items: Sequence[Buffer], words: Words) -> list[int] | None:
+    """Return all indices, those to keep first; None if the beginning is as good as anything."""
+    if records.is_sample:
+        return None
+    notable = dict.fromkeys([*_bad(records), *_matching(items, words.values), *_extremes(records, words.all)])
+    if not notable:
+        return None
+    order: list[int] = []
+    rest = iter([index for index in range(records.total) if index not in notable])
+    for _ in range(_HEAD):
+        order.extend([index for index in [next(rest, -1)] if index >= 0])
+    for index in notable:
+        order.append(index)
+        order.extend([each for each in (next(rest, -1) for _ in range(_BETWEEN)) if each >= 0])
+    return [*order, *rest]
+
+
+def _bad(records: Records) -> list[int]:
+    """Rows whose status-like field has a rare value; those that are bad by the word for it first."""
+    found: list[tuple[bool, int]] = []
+    rare = max(1, int(records.total * _RARE))
+    for name, values in records.columns.items():
+        if set(map(type, values)) & {dict, list, float}:
+            continue
+        counted = Counter(values)
+        is_status = _STATUS.search(name) is not None
+        if len(counted) < 2 or len(counted) > (records.total // 2 if is_status else _MOST_VALUES):
+            continue
+        for value, count in counted.items():
+            is_bad = (
+                isinstance(value, str | bool)
+                and len(str(value)) <= 40
+                and _BAD.search(str(value)) is not None
+            )
+            if (
+                count <= rare
+                and value is not None
+                and (is_bad or (is_status and len(counted) <= _MOST_VALUES))
+            ):
+                places = [index for index, each in enumerate(values) if each == value][:_MOST_OF_A_KIND]
+                found += [(not is_bad, index) for index in places]
+    return [index for _, index in sorted(found, key=lambda each: each[0])][:_MOST_OF_A_KIND]
+
+
+def _extremes(records: Records, words: Collection[str]) -> list[int]:
+    found: list[int] = []
+    for name, values in records.columns.items() if words else ():
+        if not any(part.lower() in words for part in (name, *name.split("."), *name.split("_"))):
+            continue
+        numbers = [value for value in values if type(value) in (int, float)]
+        if len(numbers) * 2 > len(values):
+            found += [values.index(max(numbers)), values.index(min(numbers))]
+    return found[:_MOST_OF_A_KIND]
+
+
+def _matching(items: Sequence[Buffer], words: Sequence[str]) -> list[int]:
+    """The rows that match the words best; a word that is in most rows says nothing."""
+    if not words:
+        return []
+    texts = [bytes(item).lower() for item in items]
+    average = sum(map(len, texts)) / len(texts)
+    scores: Counter[int] = Counter()
+    for word in words:
+        sought = word.encode("utf-8", "replace")
+        counts = [(index, count) for index, text in enumerate(texts) if (count := text.count(sought))]
+        if not counts or len(counts) * 2 > len(texts):
+            continue
+        weight = math.log(1 + (len(texts) - len(counts) + 0.5) / (len(counts) + 0.5))
+        for index, count in counts:
+            length = 1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * len(texts[index]) / average
+            scores[index] += weight * count * (_SATURATION + 1) / (count + _SATURATION * length)  # type: ignore[assignment]
+    return [index for index, _ in scores.most_common(_MOST_OF_A_KIND)]

@@ -1,0 +1,109 @@
+"""The profile of a list: exact figures, the useful fields first, within its room; a sample says that it is one."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import Any
+
+import pytest
+
+from mcp_envelope.fit import columns
+from mcp_envelope.fit.columns import Records
+from mcp_envelope.fit.profile import profile
+from mcp_envelope.jsontext.document import parse
+
+ROWS = [
+    {
+        "id": number,
+        "state": "failed" if number == 412 else ("open", "closed")[number % 2],
+        "score": number % 90 + 0.5,
+        "user": {"login": f"u{number % 40}"},
+        "created": f"2026-{number % 12 + 1:02}-{number % 28 + 1:02}T08:00:00Z",
+        "labels": ["a"] * (number % 4),
+        "closed_by": None if number % 10 else "bot",
+        "title": f"The {number}th ticket, which is about something that broke",
+    }
+    for number in range(500)
+]
+
+
+def described(rows: Any, words: tuple[str, ...] = (), room: int = 100_000) -> dict[str, Any]:
+    records = Records.of(parse(json.dumps(rows).encode()))
+    assert records is not None
+    return profile(records, words).within(room)
+
+
+def test_figures_are_those_of_the_whole_list() -> None:
+    made = described(ROWS)
+    assert made["rows"] == 500
+    assert "sampled" not in made
+    fields = made["fields"]
+    scores = [float(str(row["score"])) for row in ROWS]
+    score = fields["score"]
+    assert score["min"] == min(scores)
+    assert score["max"] == max(scores)
+    assert (score["minAt"], score["maxAt"]) == (scores.index(min(scores)), scores.index(max(scores)))
+    assert score["sum"] == pytest.approx(sum(scores))
+    assert score["mean"] == pytest.approx(statistics.mean(scores))
+    assert score["median"] == statistics.median(scores)
+    assert score["distinct"] == 90
+    assert fields["state"]["values"] == {"closed": 250, "open": 249, "failed": 1}
+    assert fields["user.login"]["distinct"] == 40
+    assert list(fields["user.login"]["top"].values()) == [13, 13, 13]
+    assert fields["created"] == {
+        "type": "date",
+        "first": "2026-01-01T08:00:00Z",
+        "last": "2026-12-28T08:00:00Z",
+        **{key: fields["created"][key] for key in ("distinct", "top", "examples")},
+    }
+    assert fields["labels"] == {"type": "array", "fewest": 0, "most": 3, "items": 750}
+    assert fields["closed_by"] == {"type": "string", "nulls": 450, "values": {"bot": 50}}
+    assert fields["title"]["distinct"] == 500
+    assert len(fields["title"]["examples"]) == 2
+
+
+def test_rows_of_scalars_and_plain_values() -> None:
+    assert described([[number, "x"] for number in range(10)])["fields"]["c0"]["sum"] == 45
+    assert described([3, 1, 2, 5, 4])["fields"]["value"]["median"] == 3
+    assert described([True, False, True, True, False])["fields"]["value"]["values"] == {"true": 3, "false": 2}
+
+
+@pytest.mark.parametrize("rows", [[1, 2], [{"a": 1}, 2, 3, 4, 5], {"a": 1}, [None] * 10, "text"])
+def test_what_is_no_list_of_records_has_no_profile(rows: Any) -> None:
+    assert Records.of(parse(json.dumps(rows).encode())) is None
+
+
+def test_fields_that_the_call_names_come_first_and_the_room_is_kept() -> None:
+    assert next(iter(described(ROWS, ("title",))["fields"])) == "title"
+    assert next(iter(described(ROWS, ("login",))["fields"])) == "user.login"
+    for room in range(40, 3000, 37):
+        made = described(ROWS, room=room)
+        assert len(json.dumps(made, separators=(",", ":"), ensure_ascii=False).encode()) <= room or not made
+    assert described(ROWS, room=50) == {}
+
+
+def test_a_sample_is_marked_and_claims_no_totals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "_EXACT", 1000)
+    monkeypatch.setattr(columns, "_SAMPLE", 100)
+    made = described(ROWS)
+    assert made["rows"] == 500
+    assert made["sampled"] == 100
+    assert not {"sum", "minAt", "maxAt"} & set(made["fields"]["score"])
+    # At equal distances, one of the two would be missing.
+    assert min(made["fields"]["state"]["values"].get(state, 0) for state in ("open", "closed")) > 30
+    assert described(ROWS) == made
+
+
+def test_records_of_different_shapes() -> None:
+    rows: list[Any] = [
+        {"a": 1, "b": {"c": 2}},
+        {"a": 2, "b": None},
+        {"d": "x"},
+        {"a": None, "b": {"c": 5}},
+        {},
+    ]
+    fields = described(rows)["fields"]
+    assert fields["a"]["nulls"] == 3
+    assert fields["b.c"]["sum"] == 7
+    assert fields["d"]["values"] == {"x": 1}
