@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_envelope.fit.text import fit_text, string_head
+from mcp_envelope.fit.outline import notable_lines, outline
+from mcp_envelope.fit.text import Ends, fit_text, string_head
 from mcp_envelope.jsontext.document import string_cut, unescaped
 
 
@@ -18,7 +20,7 @@ def test_text_is_cut_at_a_line() -> None:
     assert fitted is not None
     head, _, mark = fitted.text.rpartition(b"\n")
     assert text.startswith(head + b"\n")
-    assert mark.decode() == f"… [{1000 - fitted.kept_lines} lines left out]"
+    assert mark.decode() == f"… [lines {fitted.kept_lines + 1} to 1000 left out]"
     assert len(fitted.text) <= 400
     assert fitted.kept_lines == head.count(b"\n") + 1
 
@@ -112,3 +114,64 @@ def test_a_long_string_is_unescaped_piece_by_piece(chars: list[str], piece: int,
 
 def test_a_long_run_of_backslashes_is_not_walked_over_and_over() -> None:
     assert unescaped(b'"%b"' % (rb"\\\\" * 1_000_000)) == rb"\\" * 1_000_000
+
+
+LOG = "".join(
+    f"12:{n % 60:02} line {n} {'ERROR disk full' if n in (412, 733) else 'ok'}\n" for n in range(1, 1001)
+)
+
+
+@pytest.mark.parametrize("ends", ["head", "tail", "both"])
+@pytest.mark.parametrize("room", [300, 700, 1500, 9000])
+def test_lines_that_matter_stay_and_every_gap_is_told(ends: Ends, room: int) -> None:
+    text = LOG.encode()
+    fitted = fit_text(text, room, ends, notable=notable_lines(text, ("line 500 ",)))
+    assert fitted is not None
+    assert len(fitted.text) <= room
+    shown: list[int] = []
+    for line in fitted.text.decode().splitlines():
+        if gap := re.fullmatch(r"… \[lines (\d+) to (\d+) left out\]", line):
+            shown.extend(range(int(gap[1]), int(gap[2]) + 1))
+        else:
+            assert line + "\n" in LOG
+            shown.append(int(line.split()[2]))
+    assert shown == list(range(1, 1001))
+    assert fitted.kept_lines == sum(line[:1] != "…" for line in fitted.text.decode().splitlines())
+    if room >= 1500:
+        assert b"line 412 ERROR" in fitted.text
+        assert b"line 500 " in fitted.text
+    if ends != "head":
+        assert b"line 1000 " in fitted.text
+
+
+def test_a_text_of_one_line_says_how_many_characters_are_missing() -> None:
+    fitted = fit_text("é".encode() * 5000, 300, "tail")
+    assert fitted is not None
+    marks = [int(count) for count in re.findall(r"\[(\d+) characters left out\]", fitted.text.decode())]
+    assert fitted.kept + sum(marks) == 5000
+
+
+def test_outlines() -> None:
+    diff = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1,2 @@\n-old\n+new\n+newer\n"
+    diff += "diff --git a/y/z.md b/y/z.md\n--- /dev/null\n+++ b/y/z.md\n@@ -0,0 +1 @@\n+text\n"
+    made = outline(diff.encode())
+    assert made is not None
+    assert made.within(500) == {"files": ["x.py +2 -1", "y/z.md +1 -0"]}
+    made = outline(b"# One\n\ntext\n\n## Two\n\n### Three\n")
+    assert made is not None
+    assert made.within(500) == {"headings": ["1: # One", "5: ## Two", "7: ### Three"]}
+    made = outline(b"import os\n\nclass A:\n    def b(self):\n        pass\n\nasync def c():\n    pass\n")
+    assert made is not None
+    assert made.within(500)["definitions"] == ["3: class A:", "4: def b(self):", "7: async def c():"]
+    made = outline(b"name,size\n" + b"".join(b"n%d,%d\n" % (n, n) for n in range(100)))
+    assert made is not None
+    assert made.within(500)["fields"]["size"]["sum"] == 4950
+    log = "".join(f"2026-01-01 {'ERROR' if n == 7 else 'INFO'} message {n}\n" for n in range(100))
+    made = outline(log.encode())
+    assert made is not None
+    assert made.within(500) == {"levels": ["INFO: 99", "ERROR: 1"]}
+    assert outline(b"just some prose\nin two lines\n") is None
+    long = outline(b"".join(b"# Heading %d\n" % n for n in range(1000)))
+    assert long is not None
+    shown = long.within(300)
+    assert len(shown["headings"]) + shown["more"] == len(long.entries)

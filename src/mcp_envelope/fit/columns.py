@@ -7,7 +7,9 @@ list that is too large to be decoded in passing, a random sample is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import csv
+import re
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
@@ -29,6 +31,9 @@ _SAMPLE: Final = 2000
 # A shorter list can be read as it is.
 _FEWEST: Final = 5
 _DECODER: Final = msgspec.json.Decoder()
+_SNIFFED: Final = 20
+_DELIMITERS: Final = ",\t;|"
+_NUMBER: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][-+]?\d{1,3})?")
 
 
 class Records:
@@ -52,6 +57,13 @@ class Records:
         if not (kinds <= {dict} or kinds <= {list} or kinds <= {int, float, str, bool}):
             return None
         return cls(rows, node.total())
+
+    @classmethod
+    def of_columns(cls, table: Columns, total: int) -> Records:
+        records = cls([], total)
+        records.is_sample = False
+        records.__dict__["columns"] = table
+        return records
 
     @cached_property
     def columns(self) -> Columns:
@@ -123,3 +135,47 @@ def _transposed(rows: Sequence[Any]) -> Columns:
             pass
     keys = list(dict.fromkeys(chain.from_iterable([row for row in rows if row])))
     return {key: [row.get(key) if row else None for row in rows] for key in keys}
+
+
+# -- CSV ------------------------------------------------------------------------------------------------------
+
+
+def csv_columns(text: str) -> Columns | None:
+    """The columns of CSV with a header, by whatever it is separated; None if the text is something else."""
+    lines = text.removesuffix("\n").replace("\r\n", "\n").split("\n")
+    delimiter = _delimiter(lines[:_SNIFFED])
+    if delimiter is None:
+        return None
+    try:
+        header, *rows = csv.reader(lines, delimiter=delimiter)
+    except csv.Error:
+        return None
+    header += [f"c{index}" for index in range(len(header), max(map(len, rows), default=0))]
+    names: set[str] = set()
+    return {
+        unique(name.strip(), names): _typed([row[index] if index < len(row) else "" for row in rows])
+        for index, name in enumerate(header)
+    }
+
+
+def _delimiter(lines: Sequence[str]) -> str | None:
+    """What separates the columns, if the first lines have as many columns as their header has names."""
+    sample = [line for line in lines if line.strip()]
+    for delimiter in _DELIMITERS if len(sample) > 2 else "":
+        try:
+            header, *rows = csv.reader(sample, delimiter=delimiter, strict=True)
+        except csv.Error:
+            continue
+        is_header = len(set(header)) == len(header) > 1 and not any(map(_NUMBER.fullmatch, header))
+        if is_header and all(name.strip() for name in header) and {len(row) for row in rows} == {len(header)}:
+            return delimiter
+    return None
+
+
+def _typed(values: list[str]) -> list[Any]:
+    """Numbers if all that isn't empty is one; a code such as 007 is not a number."""
+    given = [value for value in values if value]
+    if not given or not all(map(_NUMBER.fullmatch, given)):
+        return [value or None for value in values]
+    convert: Callable[[str], Any] = int if all(value.lstrip("-").isdigit() for value in given) else float
+    return [convert(value) if value else None for value in values]

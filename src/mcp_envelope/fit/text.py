@@ -2,11 +2,13 @@
 
 Strategy: look only at the bytes around the cut. Text is cut at a line boundary if one is near, else between two
 characters, never inside one; a JSON string is cut in its escaped form, never inside an escape or a surrogate
-pair, so what stays keeps its spelling. A mark at the cut says how much is missing.
+pair, so what stays keeps its spelling. A mark at each gap says how much is missing, by the numbers of the lines
+where whole lines are. Between beginning and end, lines that the caller thinks worth keeping stay as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -15,7 +17,9 @@ from msgspec import Raw
 
 from ..jsontext.document import string_cut
 
-Ends = Literal["head", "both"]
+# The beginning alone; the beginning and a fifth for the end; half for each, as in the text of an error.
+Ends = Literal["head", "tail", "both"]
+_TAIL: Final = 5
 
 _CONTINUATION: Final = bytes(range(0x80, 0xC0))
 _ELLIPSIS: Final = "…"
@@ -34,35 +38,79 @@ class FittedText:
 
 
 def fit_text(
-    text: bytes, room: int, ends: Ends = "head", counts: tuple[int, int] | None = None
+    text: bytes,
+    room: int,
+    ends: Ends = "head",
+    counts: tuple[int, int] | None = None,
+    notable: Sequence[tuple[int, int]] = (),
 ) -> FittedText | None:
-    """Return the beginning of the text, or its beginning and end, in at most `room` bytes; None if that is too few.
+    """Return the text in at most `room` bytes: its beginning, or its beginning and end; None if that is too few.
 
-    `counts` are the numbers of characters and lines, if known: counting takes a pass over the whole text.
+    `notable` says where lines begin and end that are worth keeping as well, the best first. `counts` are the
+    numbers of characters and lines, if known: counting takes a pass over the whole text.
     """
     total, total_lines = counts or (characters(text), lines(text))
     if len(text) <= room:
         return FittedText(text, total, total, total_lines, total_lines, total)
-    reserve = len(_seam(total, total_lines))
+    reserve = len(_seam(f"lines {total_lines} to {total} characters"))
     if room < reserve + 8:
         mark = _ELLIPSIS.encode()
         return FittedText(mark, 0, total, 0, total_lines, 0) if room >= len(mark) else None
     free = room - reserve
-    tail = b"" if ends == "head" else text[_line_start(text, len(text) - free // 2) :]
-    head = text[: line_end(text, free - len(tail))]
-    kept = characters(head) + characters(tail)
-    kept_lines = lines(head) + lines(tail)
-    seam = _seam(total - kept, max(total_lines - kept_lines, 0))
-    if head.endswith(b"\n") or not head:
-        seam = seam.removeprefix(b"\n")
-    if not tail:
-        seam = seam.removesuffix(b"\n")
-    return FittedText(head + seam + tail, kept, total, kept_lines, total_lines, characters(head))
+    start = len(text)
+    if ends != "head":
+        start = _line_start(text, len(text) - free // (2 if ends == "both" else _TAIL))
+    left = free - (len(text) - start)
+    between = _worthwhile(notable, (left // 2, start), left // 3, reserve)
+    end = line_end(text, left - sum([stop - begin + reserve for begin, stop in between]))
+    spans = [(0, end), *sorted([span for span in between if span[0] >= end]), (start, len(text))]
+    return _joined(text, [span for span in spans if span[0] < span[1]], total, total_lines)
 
 
-def _seam(left_out: int, lines_left_out: int) -> bytes:
-    what = f"{lines_left_out} lines" if lines_left_out > 1 else f"{left_out} characters"
-    return f"\n{_ELLIPSIS} [{what} left out]\n".encode()
+def _worthwhile(
+    notable: Sequence[tuple[int, int]], within: tuple[int, int], room: int, seam: int
+) -> list[tuple[int, int]]:
+    """Return the lines between two places that fit the room, with a mark for each."""
+    chosen: list[tuple[int, int]] = []
+    for begin, stop in notable:
+        if within[0] <= begin and stop <= within[1] and stop - begin + seam <= room:
+            chosen.append((begin, stop))
+            room -= stop - begin + seam
+    return chosen
+
+
+def _joined(text: bytes, spans: list[tuple[int, int]], total: int, total_lines: int) -> FittedText:
+    """Return these parts of the text, with a mark where something is missing."""
+    parts: list[bytes] = []
+    kept = kept_lines = at = line = 0
+    offset = -1
+    for begin, stop in [*spans, (len(text), len(text))]:
+        shown = text[begin:stop]
+        if begin > at:
+            # The end is counted from the end, so that a long gap before it isn't looked at.
+            after = total_lines - lines(shown) if stop == len(text) else line + text.count(b"\n", at, begin)
+            is_whole = text[at - 1 : at] in (b"", b"\n") and (
+                begin == len(text) or text[begin - 1 : begin] == b"\n"
+            )
+            if is_whole and after > line + 1:
+                seam = f"lines {line + 1} to {after}"
+            else:
+                seam = f"{characters(text[at:begin])} characters"
+            parts.append(_seam(seam, parts, begin < len(text)))
+            line = after
+            offset = kept if offset < 0 else offset
+        parts.append(shown)
+        kept += characters(shown)
+        kept_lines += lines(shown)
+        line += shown.count(b"\n")
+        at = stop
+    return FittedText(b"".join(parts), kept, total, kept_lines, total_lines, max(offset, 0))
+
+
+def _seam(what: str, before: Sequence[bytes] = (b" ",), more: bool = True) -> bytes:
+    """Return the mark for what is missing, on a line of its own."""
+    start = "\n" if before and before[-1] and not before[-1].endswith(b"\n") else ""
+    return f"{start}{_ELLIPSIS} [{what} left out]{chr(10) if more else ''}".encode()
 
 
 def characters(text: bytes) -> int:

@@ -9,15 +9,14 @@ deeper, stay JSON.
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Literal
 
 import msgspec
 
-from ..fit.columns import Columns, columns, unique
+from ..fit.columns import Columns, columns, csv_columns, unique
 from ..jsontext.document import encode
 from .document import Child, Chunk, StoredValue, decode_json
 
@@ -32,9 +31,7 @@ _BATCH: Final = 4 << 20
 _NESTED: Final = 3
 _DECODER: Final = msgspec.json.Decoder()
 _LONGEST: Final = (1 << 63) - 1
-_SNIFFED_LINES: Final = 20
-_DELIMITERS: Final = ",\t;|"
-_NUMBER: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][-+]?\d{1,3})?")
+_SNIFFED: Final = 1 << 16
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -54,7 +51,8 @@ class Table(msgspec.Struct, frozen=True):
         if self.kind in ("lines", "csv"):
             text = "\n".join(value.text(0, value.size) for value in self.values)
             lines = text.removesuffix("\n").replace("\r\n", "\n").split("\n")
-            yield _csv(lines) if self.kind == "csv" else {"n": list(range(1, len(lines) + 1)), "text": lines}
+            as_csv = csv_columns(text) if self.kind == "csv" else None
+            yield as_csv or {"n": list(range(1, len(lines) + 1)), "text": lines}
             return
         for rows, keys in self._decoded(size):
             yield _for_sql(rows) if self.kind == "items" else {"key": keys, **_for_sql(rows, {"key"})}
@@ -160,8 +158,10 @@ def _are_alike(values: Iterable[StoredValue]) -> bool:
 
 
 def _text(values: list[StoredValue]) -> Table:
-    first = values[0].text(0, 1 << 16).split("\n")
-    is_csv = len(values) == 1 and _delimiter(first if len(first) < 3 else first[:-1]) is not None
+    head = values[0].text(0, _SNIFFED)
+    if len(head) == _SNIFFED:
+        head = head[: head.rfind("\n") + 1]
+    is_csv = len(values) == 1 and csv_columns(head) is not None
     return Table("", values[0].path, "csv" if is_csv else "lines", tuple(values))
 
 
@@ -197,43 +197,3 @@ def _scalars(values: Sequence[Any]) -> Sequence[Any]:
     if int in kinds and max(abs(value) for value in values if type(value) is int) > _LONGEST:
         values = [float(value) if type(value) is int and abs(value) > _LONGEST else value for value in values]
     return values
-
-
-# -- text ---------------------------------------------------------------------------------------------------
-
-
-def _delimiter(lines: list[str]) -> str | None:
-    """What separates the columns, if the first lines have as many columns as their header has names."""
-    sample = [line for line in lines[:_SNIFFED_LINES] if line.strip()]
-    for delimiter in _DELIMITERS if len(sample) > 2 else "":
-        try:
-            widths = {len(row) for row in csv.reader(sample, delimiter=delimiter, strict=True)}
-            header = next(csv.reader(sample[:1], delimiter=delimiter))
-        except csv.Error:
-            continue
-        is_header = len(set(header)) == len(header) and not any(map(_NUMBER.fullmatch, header))
-        if len(widths) == 1 and len(header) > 1 and is_header and all(name.strip() for name in header):
-            return delimiter
-    return None
-
-
-def _csv(lines: list[str]) -> Columns:
-    delimiter = _delimiter(lines)
-    assert delimiter is not None
-    header, *rows = csv.reader(lines, delimiter=delimiter)
-    names: set[str] = set()
-    width = max(map(len, rows), default=0)
-    header += [f"c{index}" for index in range(len(header), width)]
-    return {
-        unique(name.strip(), names): _typed([row[index] if index < len(row) else "" for row in rows])
-        for index, name in enumerate(header)
-    }
-
-
-def _typed(values: list[str]) -> list[Any]:
-    """Numbers if all that isn't empty is one; a code such as 007 is not a number."""
-    given = [value for value in values if value]
-    if not given or not all(map(_NUMBER.fullmatch, given)):
-        return [value or None for value in values]
-    convert: Callable[[str], Any] = int if all(value.lstrip("-").isdigit() for value in given) else float
-    return [convert(value) if value else None for value in values]

@@ -1,0 +1,135 @@
+"""What a long text consists of, and which of its lines matter.
+
+Strategy: recognise the few kinds of text that tools return: a diff has files with added and removed lines, Markdown
+has headings, source code has definitions, CSV has columns, a log has levels. Each is found by one pass of a regular
+expression over the beginning of the text, up to a bound that is stated if it is reached. The lines that matter are
+those with an error in them, and those with words of the call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from .columns import Records, csv_columns
+from .profile import Profile, profile
+
+_LOOKED_AT: Final = 4 << 20
+_MOST_ENTRIES: Final = 200
+_MOST_NOTABLE: Final = 40
+_MOST_WORDS: Final = 8
+_SHOWN: Final = 80
+# Fewer than this are no outline.
+_FEWEST: Final = 3
+_ERROR: Final = re.compile(
+    rb"\b(?:ERROR|Error|error|FATAL|Fatal|fatal|FAILED|Failed|failed|FAIL|CRITICAL|critical|panic|Traceback|"
+    rb"Exception|exception|[A-Z]\w+Error)\b"
+)
+_DIFF: Final = re.compile(
+    rb"^(?:diff --git a/(.+?) b/|\+\+\+ (?:b/)?([^\t\r\n]+)|([-+])(?![-+]{2} ))", re.MULTILINE
+)
+_HEADING: Final = re.compile(rb"^#{1,6} +\S[^\r\n]*", re.MULTILINE)
+_DEFINITION: Final = re.compile(
+    rb"^[ \t]*(?:export |default |public |private |static |pub |async )*"
+    rb"(?:def|class|func|function|fn|interface|struct|enum|trait|impl|type)[ \t]+[\w$(][^\r\n]*",
+    re.MULTILINE,
+)
+_LEVEL: Final = re.compile(
+    rb"^[^\r\n]{0,60}?\b(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b", re.MULTILINE
+)
+
+
+def notable_lines(text: bytes, words: Collection[str] = ()) -> list[tuple[int, int]]:
+    """Return where the lines that matter begin and end, the most telling first."""
+    head = text[:_LOOKED_AT]
+    found: dict[int, tuple[int, int]] = {}
+    for sought in islice(sorted(words, key=len, reverse=True), _MOST_WORDS):
+        pattern = re.compile(re.escape(sought.encode("utf-8", "replace")), re.IGNORECASE)
+        places = list(islice(pattern.finditer(head), _MOST_NOTABLE + 1))
+        # What is everywhere says nothing.
+        if len(places) <= _MOST_NOTABLE:
+            found |= {start: (start, end) for start, end in _lines_at(head, places)}
+    errors = list(_lines_at(head, islice(_ERROR.finditer(head), _MOST_NOTABLE)))
+    return list((found | {start: (start, end) for start, end in errors if start not in found}).values())
+
+
+def _lines_at(text: bytes, places: Any) -> Iterator[tuple[int, int]]:
+    last = -1
+    for place in places:
+        if place.start() < last:
+            continue
+        start = text.rfind(b"\n", 0, place.start()) + 1
+        last = text.find(b"\n", place.start()) + 1 or len(text)
+        yield start, last
+
+
+class Outline(Profile, frozen=True):
+    """The same for a text: `kind` says what the entries are."""
+
+    kind: str = ""
+    entries: Sequence[str] = ()
+
+    def within(self, room: int) -> dict[str, Any]:
+        made = super().within(room) if self.fields else {}
+        shown: list[str] = []
+        left = room - 60
+        for entry in self.entries:
+            left -= len(entry.encode()) + 3
+            if left < 0:
+                break
+            shown.append(entry)
+        if not shown:
+            return made
+        made |= {self.kind: shown}
+        more = len(self.entries) - len(shown)
+        return made | ({"more": more} if more else {})
+
+
+def outline(text: bytes, words: Collection[str] = ()) -> Outline | None:
+    """Return what the text consists of, if that is recognised."""
+    head = text[:_LOOKED_AT]
+    if len(head) < len(text):
+        head = head[: head.rfind(b"\n") + 1]
+    if files := _files(head):
+        return Outline(0, 0, {}, "files", files)
+    if table := csv_columns(head.decode("utf-8", "replace")):
+        rows = len(next(iter(table.values())))
+        records = Records.of_columns(table, rows)
+        return Outline(rows, 0 if len(head) == len(text) else rows, profile(records, words).fields)
+    for kind, pattern in (("headings", _HEADING), ("definitions", _DEFINITION)):
+        places = list(islice(pattern.finditer(head), _MOST_ENTRIES + 1))
+        if len(places) >= _FEWEST:
+            return Outline(0, 0, {}, kind, _numbered(head, places))
+    levels = Counter(match[1].decode() for match in _LEVEL.finditer(head))
+    if sum(levels.values()) >= _FEWEST and len(head) == len(text):
+        return Outline(0, 0, {}, "levels", [f"{level}: {count}" for level, count in levels.most_common()])
+    return None
+
+
+def _files(text: bytes) -> list[str]:
+    """The files of a diff, with how many lines were added and removed in each."""
+    if not re.search(rb"^(?:diff --git |--- [^\n]+\n\+\+\+ )", text, re.MULTILINE):
+        return []
+    counts: dict[str, list[int]] = {}
+    current: list[int] | None = None
+    for match in _DIFF.finditer(text):
+        if name := match[1] or match[2]:
+            if name != b"/dev/null":
+                current = counts.setdefault(name.decode("utf-8", "replace"), [0, 0])
+        elif current is not None:
+            current[match[3] == b"-"] += 1
+    return [f"{name[-_SHOWN:]} +{added} -{removed}" for name, (added, removed) in counts.items()]
+
+
+def _numbered(text: bytes, places: Sequence[re.Match[bytes]]) -> list[str]:
+    """Each line with its number, counted from 1."""
+    entries: list[str] = []
+    line, at = 1, 0
+    for place in places[:_MOST_ENTRIES]:
+        line += text.count(b"\n", at, place.start())
+        at = place.start()
+        entries.append(f"{line}: {place[0].decode('utf-8', 'replace').strip()[:_SHOWN]}")
+    return entries
