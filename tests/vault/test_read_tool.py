@@ -191,7 +191,7 @@ def test_the_address_of_a_store_is_for_the_log(
 def test_what_the_tool_says_of_itself() -> None:
     assert TOOL["annotations"]["readOnlyHint"]
     assert TOOL["annotations"]["idempotentHint"]
-    arguments = {"handle", "path", "offset", "sql", "query", "grep", "context", "exact"}
+    arguments = {"handle", "path", "offset", "lines", "sql", "query", "grep", "context", "exact"}
     assert set(TOOL["inputSchema"]["properties"]) == arguments
     assert "24 hours" in TOOL["description"]
 

@@ -66,7 +66,7 @@ _CUTS_NAMED: Final = 3
 _PART: Final = 1 << 20
 _BLOCK: Final = re.compile(r"(/content)?/[0-9]+")
 _BLOCKS: Final = "/content"
-_WAYS: Final = ("sql", "query", "grep")
+_WAYS: Final = ("lines", "sql", "query", "grep")
 
 
 def run(arguments: list[str]) -> int:
@@ -158,6 +158,7 @@ class _Reading:
             "handle": options.handle,
             "path": options.path or "",
             "offset": options.offset or 0,
+            "lines": options.lines,
             "sql": options.sql,
             "query": options.query,
             "grep": options.grep,
@@ -304,6 +305,7 @@ def _parser() -> Parser:
     add, way = parser.options("what to read"), parser.options("what to read", exclusive=True)
     add("--path P", "a JSON pointer, such as /items/3 (default: the whole result)", text)
     add("--offset N", "the first item, member, character or match, counted from 0", number)
+    way("--lines A-B", "these lines of a text, counted from 1", text)
     way("--sql S", "ask with SQL; the lists in the result are tables", text)
     way("--query Q", "select with JMESPath", text)
     way("--grep RE", "search lines, with an RE2 pattern", text)

@@ -38,6 +38,9 @@ _LONGEST_HINT: Final = 1500
 # Characters that a message must not contain: controls, and marks that change the direction of text.
 _INVISIBLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BLOCKS: Final = "/content"
+_LINES: Final = re.compile(r"(\d{1,15})(?:\s*-\s*(\d{1,15}))?")
+_PART: Final = 1 << 20
+_WAYS: Final = ("lines", "sql", "query", "grep")
 
 TOOL: Final[dict[str, Any]] = {
     "name": READ_TOOL,
@@ -62,6 +65,7 @@ TOOL: Final[dict[str, Any]] = {
                 "minimum": 0,
                 "description": "First item, member, character or match to show, counted from 0.",
             },
+            "lines": {"type": "string", "description": "Lines of a text, such as 1200-1260."},
             "sql": {
                 "type": "string",
                 "description": "SQLite SELECT over the lists in the result, such as "
@@ -145,7 +149,7 @@ def _page(
     handle = (_text(arguments, "handle") or "").strip()
     path = _text(arguments, "path") or ""
     offset = _number(arguments, "offset")
-    ways = {name: given for name in ("sql", "query", "grep") if (given := _text(arguments, name))}
+    ways = {name: given for name in _WAYS if (given := _text(arguments, name))}
     exact = _flag(arguments, "exact")
     if not handle:
         hint = "Give the handle from the notice of the cut result."
@@ -164,6 +168,9 @@ def _page(
     if exact:
         return _page_of_text(exact_text(stored, path), offset, room, ", exact=true")
     root = stored.root()
+    if wanted := ways.get("lines"):
+        is_first = stored.entry.kind == "blocks" and not path
+        return _page_of_lines(_first_text(root) if is_first else find(root, path), wanted, room)
     if grep := ways.get("grep"):
         return _page_of_matches(root, grep, path, offset, _number(arguments, "context"), room)
     if ways:
@@ -207,6 +214,52 @@ def _page_of_text(value: StoredValue | ExactText, offset: int, room: int, readin
     whole = offset + len(text) >= value.total
     data = text.encode()
     return Page(value.path, "text", offset, value.total, text=data, whole=whole, most=room, reading=reading)
+
+
+def _page_of_lines(value: StoredValue, wanted: str, room: int) -> Page:
+    """Return some lines of a text, counted from 1."""
+    asked = _LINES.fullmatch(wanted.strip())
+    first, last = (int(asked[1]), int(asked[2] or asked[1])) if asked else (0, 0)
+    if not 0 < first <= last:
+        hint = "Write it like 1200-1260; the first line is 1."
+        raise Failure("BAD_ARGS", f"`lines` is a range of lines, not {_shown(wanted)}.", hint)
+    if value.kind not in ("string", "text"):
+        hint = "Give the path of a text, or read a list with its path and an offset."
+        raise Failure("BAD_ARGS", f"There is no text at {value.path or 'the top'}.", hint)
+    start = _after_lines(value, first - 1)
+    if start == value.total:
+        message = f"Line {first} is past the end of the text at {value.path or 'the top'}."
+        raise Failure("BAD_OFFSET", message, "Ask for earlier lines, or search with grep.")
+    size = _after_lines(value, last - first + 1, start) - start
+    text = value.text(start, room)
+    is_whole = size <= len(text)
+    data = text[:size].encode()
+    return Page(value.path, "text", start, value.total, text=data, whole=is_whole, most=room)
+
+
+def _after_lines(value: StoredValue, count: int, at: int = 0) -> int:
+    """Return the offset, in characters, after so many lines from an offset on; at most the end."""
+    # A value without an index is decoded whole for every part, so there are not many parts.
+    room = max(_PART, value.size // 16)
+    while count and at < value.total:
+        part = value.text(at, room)
+        ended = part.count("\n")
+        if ended < count:
+            count -= ended
+            at += len(part)
+            continue
+        place = -1
+        for _ in range(count):
+            place = part.find("\n", place + 1)
+        return at + place + 1
+    return at
+
+
+def _first_text(root: StoredValue) -> StoredValue:
+    """Return the first text among a result's blocks, or else the result."""
+    content = root.child("content")
+    blocks = (content.item(index) for index in range(content.total)) if content is not None else ()
+    return next((text for block in blocks if block and (text := block.child("text"))), root)
 
 
 def _page_of_blocks(root: StoredValue, path: str, offset: int, budget: Budget, room: int) -> Page | Payload:
