@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_envelope.lint import SourceFile, lint
+from mcp_envelope.lint import RULES, SourceFile, lint
 from mcp_envelope.lint.linter import lint_tree
 
 from .marked import FASTMCP, SDK, check, in_tool
@@ -391,3 +391,22 @@ def test_a_finding_is_told_once() -> None:
     code = in_tool("out = json.dumps(rows)  # >> ENV003\nif text:\n    return out\nreturn out")
     check(code)
     assert len(lint_tree(SourceFile(code.encode()).tree)) == 1
+
+
+LEGACY = """
+from mcp_envelope.dialects.gel import build_structured_response, build_tool_response  # >> ENV008
+from mcp_envelope.dialects import gel
+from .utils import buildToolResponse as made  # >> ENV008
+
+old = gel.build_tool_response(title="x")  # >> ENV008
+new = gel.build_structured_response(title="x", data={})
+"""
+
+
+def test_text_for_data_is_found_where_it_is_imported() -> None:
+    source = SourceFile(LEGACY.encode())
+    found = [(each.rule, each.line) for each in lint(source)]
+    marked = [("ENV008", number) for number, line in enumerate(LEGACY.splitlines(), 1) if ">>" in line]
+    assert found == marked
+    assert RULES["ENV008"].name == "no-raw-mcp-text"
+    assert lint(SourceFile(LEGACY.replace("  # >> ENV008", "  # noqa: ENV008").encode())) == []

@@ -189,7 +189,9 @@ def _rule(text: str) -> LintRule:
 
 
 def _prefixes(text: str) -> list[str]:
-    names = [name.strip().upper() for name in text.split(",") if name.strip()]
+    by_name = {rule.name: rule.id for rule in RULES.values()}
+    given = [name.strip() for name in text.split(",") if name.strip()]
+    names = [by_name.get(name.lower(), name.upper()) for name in given]
     for name in names:
         if not any(rule.startswith(name) for rule in RULES):
             raise argparse.ArgumentTypeError(f"there is no rule {name!r}{did_you_mean(name, RULES)}")

@@ -39,6 +39,10 @@ _PASSED_ON: Final = frozenset({"strip", "rstrip", "lstrip", "decode", "encode"})
 _FEWEST_FIELDS: Final = 2
 _BETWEEN_LINES: Final = "\n,|;"
 
+# What makes results of text alone, as Python and TypeScript spell it.
+_LEGACY: Final = frozenset({"build_tool_response", "buildToolResponse"})
+_RAW_TEXT: Final = "build_tool_response has text for data; use build_structured_response or return the data"
+
 _Verdict = tuple[str, ast.expr, str]
 _Piece = tuple[ast.expr, Step, int]
 _Field = tuple[str, str]
@@ -50,6 +54,7 @@ class Checks:
     def __init__(
         self, tree: ast.Module, column: Callable[[int, int], int] = lambda line, column: column
     ) -> None:
+        self._tree = tree
         self.names = Names(tree)
         self.expressions = Expressions(self.names)
         self._servers = Servers(self.names)
@@ -58,9 +63,9 @@ class Checks:
 
     def findings(self) -> list[Finding]:
         """Every finding once, in no particular order."""
-        found: dict[tuple[str, ast.expr | None], Finding] = {}
+        found: dict[object, Finding] = {}
         for each in self._all():
-            found.setdefault((each.rule, each.node), each)
+            found.setdefault((each.rule, each.node or (each.line, each.column)), each)
         return list(found.values())
 
     def _all(self) -> Iterator[Finding]:
@@ -74,11 +79,15 @@ class Checks:
         for call, kind in self._servers.without_envelope(self._tools.used):
             message = f"this server has tools but no envelope; add {_MIDDLEWARE[kind]}"
             yield self._finding("ENV006", call, message)
+        for each in ast.walk(self._tree):
+            if isinstance(each, ast.alias | ast.Attribute):
+                if (each.name if isinstance(each, ast.alias) else each.attr) in _LEGACY:
+                    yield self._finding("ENV008", each, _RAW_TEXT)
 
     def _finding(
         self,
         rule: str,
-        node: ast.expr,
+        node: ast.expr | ast.alias,
         message: str,
         tool: Tool | None = None,
         returned: ast.Return | None = None,
@@ -88,8 +97,9 @@ class Checks:
             self._column(line, node.col_offset),
             self._column(end, node.end_col_offset or 0),
         )
+        what = node if isinstance(node, ast.expr) else None
         return Finding(
-            line, start_column, rule, message, end, end_column, node=node, tool=tool, returned=returned
+            line, start_column, rule, message, end, end_column, node=what, tool=tool, returned=returned
         )
 
 

@@ -108,6 +108,16 @@ _ALL: Final = (
         'return "\\n".join(f"{hit.file}: {hit.score}" for hit in hits)',
         'return [{"file": hit.file, "score": hit.score} for hit in hits]',
     ),
+    LintRule(
+        "ENV008",
+        "no-raw-mcp-text",
+        "a module imports build_tool_response",
+        "`build_tool_response` has text for data, so nothing in it can be ranked, validated or paged. It is there "
+        "for tools that have not been migrated yet, under this name or as `buildToolResponse`.",
+        "Use `build_structured_response`, or `compose_tool_payload`; with the envelope, return the data itself.",
+        "from mcp_envelope.dialects.gel import build_tool_response",
+        "from mcp_envelope.dialects.gel import build_structured_response",
+    ),
 )
 RULES: Final[dict[str, LintRule]] = {rule.id: rule for rule in _ALL}
 
