@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -37,7 +37,7 @@ from .fit.images import ImageBudget
 from .fit.ranking import Ranking
 from .fit.ranking import rank as rank_by
 from .jsontext.document import Member, assembled, compact, encode
-from .lanes import PROFILES, Lanes, Plan, Profile
+from .lanes import PROFILES, Keeper, Lanes, Plan, Profile
 from .outcome import Failure, Outcome, Remarks, current_remarks, read_outcome, sendable, shortened
 from .payload import As, Payload, apart, as_document, read_payload
 from .schema import Schema, Widened
@@ -56,18 +56,6 @@ _SHORT: Final = 120
 _AROUND_MESSAGE: Final = 400
 # A handle must fit into the smallest budget, and into the arguments of a call.
 _HANDLE: Final = re.compile(r"[A-Za-z0-9._~-]{1,43}")
-
-
-class Keeper(Protocol):
-    """Where whole payloads are kept: a vault, for one caller."""
-
-    def promise(self) -> tuple[str, float]:
-        """Return a handle for a payload that may have to be stored, and when it would expire."""
-        ...
-
-    def keep(self, handle: str, payload: Payload, tool: str | None) -> str | None:
-        """Store the whole payload under the handle. If that fails, return a message for people."""
-        ...
 
 
 def seal(
@@ -277,7 +265,7 @@ def _reported(
 ) -> tuple[Outcome, Payload]:
     """Return the failure that a tool reports in a result of its own. What can't be shown whole is stored."""
     words = _words(payload)
-    is_long = dialect.names_handles and len(words) > most_shown(budget)
+    is_long = len(words) > most_shown(budget)
     failure, _ = read_outcome(Failure("TOOL_FAILED", words), outcome)
     return failure, payload if is_long else Payload()
 
@@ -348,7 +336,8 @@ def seal_plan(plan: Plan, dialect: Dialect, vault: Keeper | None = None) -> Seal
 
 
 def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
-    if vault is None or plan.payload.is_empty or plan.payload.page is not None:
+    nothing = plan.payload.is_empty and not plan.outcome.texts
+    if vault is None or nothing or plan.payload.page is not None:
         return Sealed(plan, _fit(_announced(plan, dialect), dialect), in_place=dialect.in_place)
     handle, expires = vault.promise()
     promised = replace(plan, outcome=replace(plan.outcome, handle=handle, expires=expires))
@@ -359,7 +348,7 @@ def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
         if plan.payload.node is not None:
             # Free memory first, since storing needs some itself.
             plan.payload.node.forget()
-        problem = vault.keep(handle, plan.payload, plan.outcome.tool)
+        problem = vault.keep(handle, plan.payload.beside(lanes.texts), plan.outcome.tool)
         if problem is not None:
             plan = _warned(plan, not_stored(problem))
             lanes = _fit(_announced(plan, dialect), dialect)

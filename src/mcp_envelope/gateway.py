@@ -403,6 +403,16 @@ class Gateway:
             trace(sealed, call.span)
         return sealed
 
+    def resource(self, uri: str, owner: str | None) -> tuple[bytes, str]:
+        """Return the result of `resources/read` for a stored result, or the message of a protocol error."""
+        from .vault.read_tool import resource
+
+        try:
+            return resource(self.vault, uri, owner), ""
+        except Failure as failure:
+            problem = failure.problem
+            return b"", f"{problem.code}: {problem.message} {problem.hint}"
+
     # -- vault and ledger -----------------------------------------------------------------------------------
 
     @property

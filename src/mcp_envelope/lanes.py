@@ -99,6 +99,8 @@ class Lanes(msgspec.Struct, frozen=True):
     is_error: bool
     outcome: Outcome
     meta: Mapping[str, Any] | None
+    # Texts of the tool that are not shown whole, to be stored beside the payload.
+    texts: tuple[str, ...] = ()
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
@@ -175,6 +177,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if self.outcome.handle:
             hint = "Read it in parts with the handle, narrow the request, or raise the budget."
         return Problem(code="RESULT_TOO_LARGE", message=f"{message}.", hint=hint)
+
+
+class Keeper(Protocol):
+    """Where whole payloads are kept: a vault, for one caller."""
+
+    def promise(self) -> tuple[str, float]:
+        """Return a handle for a payload that may have to be stored, and when it would expire."""
+        ...
+
+    def keep(self, handle: str, payload: Payload, tool: str | None) -> str | None:
+        """Store the whole payload under the handle. If that fails, return a message for people."""
+        ...
 
 
 class Finish(Protocol):

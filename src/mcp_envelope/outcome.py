@@ -9,7 +9,7 @@ through a context variable that tasks and threads inherit. `read_outcome` turns 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
@@ -171,6 +171,8 @@ class Remarks:
     token_usage: Mapping[str, Any] | None = None
     workspace: Mapping[str, Any] | None = None
     hint: str | None = None
+    # Gives where results of this call are kept, if anywhere.
+    keeper: Callable[[], Any] | None = None
 
     @property
     def is_empty(self) -> bool:

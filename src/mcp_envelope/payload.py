@@ -31,6 +31,7 @@ from .jsontext.document import (
     parse,
     respelled,
     sniff,
+    text_block,
     unescaped,
 )
 from .jsontext.errors import JSONError, check_utf8
@@ -95,6 +96,14 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
         if self.text is not None:
             return Node(encode(self.text.decode()))
         return Node(b"null") if self.blocks is None else Node(b"[%b]" % b",".join(self.blocks))
+
+    def beside(self, texts: Sequence[str]) -> Payload:
+        """Return the payload with further texts, as one result with `content` and `structuredContent`."""
+        if not texts:
+            return self
+        blocks = (*(self.blocks or ()), *map(text_block, texts))
+        has_data = self.node is not None or self.text is not None
+        return Payload(node=self.as_node() if has_data else None, blocks=blocks, source=self.source)
 
     @property
     def is_empty(self) -> bool:

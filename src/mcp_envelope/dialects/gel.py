@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from importlib import import_module
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -18,10 +19,10 @@ from msgspec.structs import replace
 from ..codes import CATALOGUE
 from ..fit.documents import Cut, Fitter
 from ..fit.text import fit_text
-from ..jsontext.document import Buffer, Node, encode, text_block, written
-from ..lanes import Lane, Lanes, Plan, first_that_fits, fit_data
-from ..outcome import Outcome, Status, shortened
-from ..payload import Payload, to_json
+from ..jsontext.document import Buffer, Node, encode, from_members, text_block, written
+from ..lanes import Keeper, Lane, Lanes, Plan, first_that_fits, fit_data
+from ..outcome import Outcome, Status, current_remarks, sendable, shortened
+from ..payload import Payload, new_handle, to_json
 from ..schema import FREE
 from ..schema.widening import embed
 from . import Dialect, fields_as, fields_of, member_schema, notice
@@ -29,6 +30,8 @@ from . import Dialect, fields_as, fields_of, member_schema, notice
 EMOJI: Final[Mapping[str, str]] = {"ok": "✅", "info": "ℹ️", "warn": "⚠️", "error": "❌"}
 SUMMARY_LENGTH: Final = 80
 INLINE_CHARACTERS: Final = 2000
+# The beginning of a text is not shown if it would be shorter than this.
+_LEAST_TEXT: Final = 40
 
 
 class Gel(Dialect):
@@ -76,12 +79,18 @@ class Gel(Dialect):
             plan = replace(plan, outcome=_completed(failed))
             structured = _structured(plan)
             assert structured is not None
-        content, is_shorter = _content(plan, bool(structured.cuts))
-        if is_shorter and not structured.cuts:
+        content, shown = _content(plan, bool(structured.cuts))
+        # What a failure says is in its data, too.
+        keeps_texts = shown.texts_cut and plan.outcome.error is None and plan.outcome.handle is not None
+        if keeps_texts and not plan.base:
+            # The texts are stored beside the data, so that is where the paths lead.
+            return self.fit(replace(plan, base="/structuredContent"))
+        if shown.is_shorter and not structured.cuts:
             plan = _truncated(plan)
             structured = _structured(plan) or structured
         is_error = plan.outcome.status == "error" if plan.is_error is None else plan.is_error
-        return Lanes(content, structured, is_error, plan.outcome, None)
+        stored = tuple(_texts(plan.outcome)[1:]) if keeps_texts else ()
+        return Lanes(content, structured, is_error, plan.outcome, None, stored)
 
 
 class _ToolMeta(msgspec.Struct, rename="camel"):
@@ -152,8 +161,9 @@ def tool_response_envelope_schema(data: Mapping[str, Any] | bool | type) -> dict
         },
         "required": ["status", "summary"],
     }
-    failure = {"type": "object", "properties": {"errorCode": text}, "required": ["errorCode"]}
-    return embed(data, "data", before={"meta": meta}, after={}, required=["meta"], instead=failure)
+    # A failure has a code for data, and a reply without data has null.
+    failure = {"type": ["object", "null"], "properties": {"errorCode": text}, "required": ["errorCode"]}
+    return embed(data, "data", before={"meta": meta}, after={}, required=["meta", "data"], instead=failure)
 
 
 def compose_tool_payload(
@@ -163,8 +173,13 @@ def compose_tool_payload(
     resource_links: Sequence[Mapping[str, Any]] = (),
     omit_meta_details: bool = False,
     is_error: bool | None = None,
+    vault: Keeper | None = None,
 ) -> dict[str, Any]:
-    """Return `{content, structuredContent, isError}` from a meta block and data, as in the contract."""
+    """Return `{content, structuredContent, isError}` from a meta block and data, as in the contract.
+
+    The texts stay under about 2,000 characters. Past that, `meta.truncated` is true, and a link leads to all of it,
+    which is stored in `vault`: by default that of the running call, or else the user's own.
+    """
     status = str(meta.get("status", "ok"))
     if status not in EMOJI:
         raise ValueError(f"status is one of {', '.join(EMOJI)}; got {status!r}")
@@ -173,14 +188,58 @@ def compose_tool_payload(
     if not omit_meta_details:
         texts += [str(detail) for detail in meta.get("details") or ()]
     texts += additional_text
+    links = [dict(link) for link in resource_links]
+    written_data = to_json(data)
+    inline = _inline(texts, INLINE_CHARACTERS)
+    if inline != texts:
+        shown["truncated"] = True
+        structured = from_members({"meta": written(shown), "data": written_data})
+        whole = Payload(node=structured, blocks=tuple(text_block(sendable(text) or "") for text in texts))
+        if (handle := _stored(whole, vault)) is not None:
+            links.insert(0, _link(handle))
     return {
-        "content": [
-            *({"type": "text", "text": text} for text in texts),
-            *(dict(link) for link in resource_links),
-        ],
-        "structuredContent": {"meta": shown, "data": msgspec.json.decode(to_json(data))},
+        "content": [*({"type": "text", "text": text} for text in inline), *links],
+        "structuredContent": {"meta": shown, "data": msgspec.json.decode(written_data)},
         "isError": status == "error" if is_error is None else is_error,
     }
+
+
+def _stored(whole: Payload, vault: Keeper | None) -> str | None:
+    """Store all that is not shown; return its handle, unless there is no place for it."""
+    remarks = current_remarks()
+    if vault is None and remarks is not None and remarks.keeper is not None:
+        vault = remarks.keeper()
+        if vault is None:
+            return None
+    if vault is not None:
+        handle, _ = vault.promise()
+        return handle if vault.keep(handle, whole, None) is None else None
+    # No call is running. The gateway, far above this module, knows the user's own vault.
+    gateway = import_module("mcp_envelope.gateway").Gateway(ledger=False)
+    try:
+        handle, vault = new_handle(), gateway.keeping(None)
+        return handle if vault is not None and vault.keep(handle, whole, None) is None else None
+    finally:
+        gateway.close()
+
+
+def _link(handle: str) -> dict[str, Any]:
+    return {"type": "resource_link", "uri": f"envelope://{handle}", "name": "The whole result"}
+
+
+def _inline(texts: Sequence[str], characters: int) -> list[str]:
+    """Return the first texts, the last of them shortened, that have at most so many characters."""
+    shown: list[str] = []
+    left = characters
+    for text in texts:
+        if len(text) > left:
+            fitted = fit_text((sendable(text) or "").encode(), max(left, 0))
+            if shown and (fitted is None or left < _LEAST_TEXT):
+                break
+            text = fitted.text.decode() if fitted is not None else ""
+        left -= len(text)
+        shown.append(text)
+    return shown
 
 
 def build_structured_response(
@@ -255,8 +314,8 @@ def _structured(plan: Plan) -> Lane | None:
     outcome = plan.outcome
     if outcome.error is not None or (outcome.miss is not None and plan.payload.is_empty):
         return first_that_fits(lambda length: _failed(plan, length), plan.limit)
-    if plan.lacks_data:
-        return first_that_fits(lambda length: _framed(plan, None, (), length), plan.limit)
+    if plan.payload.is_empty:
+        return first_that_fits(lambda length: _framed(plan, b"null", (), length), plan.limit)
     return fit_data(plan, lambda fitted, length: _framed(plan, fitted.json, fitted.cuts, length))
 
 
@@ -279,10 +338,8 @@ def _truncated(plan: Plan) -> Plan:
     return replace(plan, outcome=replace(plan.outcome, extras={"truncated": True}))
 
 
-def _framed(plan: Plan, data: bytes | None, cuts: tuple[Cut, ...], length: int) -> Lane:
+def _framed(plan: Plan, data: bytes, cuts: tuple[Cut, ...], length: int) -> Lane:
     meta = written(_meta(plan.with_cuts(cuts), length))
-    if data is None:
-        return plan.lane(b'{"meta":%b}' % meta, cuts)
     return plan.lane(b'{"meta":%b,"data":%b}' % (meta, data), cuts, data)
 
 
@@ -318,23 +375,35 @@ def _left_out(outcome: Outcome, length: int) -> str:
     return notice.sentence(outcome, min(length, 1), beside_handle=False) + (f" {hint[:200]}" if hint else "")
 
 
-def _content(plan: Plan, truncated: bool) -> tuple[Lane, bool]:
-    """Return the text lane, cut to its usual length or further if needed, and whether anything was shortened."""
+class _Shown(NamedTuple):
+    """The blocks of the text lane, and what is missing from them."""
+
+    blocks: list[bytes]
+    preview_cut: bool
+    texts_cut: bool
+
+    @property
+    def is_shorter(self) -> bool:
+        return self.preview_cut or self.texts_cut
+
+
+def _content(plan: Plan, truncated: bool) -> tuple[Lane, _Shown]:
+    """Return the text lane, cut to its usual length or further if needed."""
     characters = INLINE_CHARACTERS
     links = len(plan.outcome.links)
     while True:
-        blocks, is_shorter = _shown(plan, truncated, characters, links)
-        lane = plan.lane(b"[%b]" % b",".join(blocks), ())
-        if lane.fits(plan.limit) or (characters < 40 and not links):
-            return lane, is_shorter or links < len(plan.outcome.links)
-        if characters >= 40:
+        shown = _shown(plan, truncated, characters, links)
+        lane = plan.lane(b"[%b]" % b",".join(shown.blocks), ())
+        if lane.fits(plan.limit) or (characters < _LEAST_TEXT and not links):
+            return lane, shown
+        if characters >= _LEAST_TEXT:
             characters = min(characters * plan.limit // lane.used, characters - 20)
         else:
             links -= 1
 
 
-def _shown(plan: Plan, truncated: bool, characters: int, links: int) -> tuple[list[bytes], bool]:
-    outcome = plan.outcome
+def _texts(outcome: Outcome) -> list[str]:
+    """Return what the text lane says: the headline, the details, further texts, and all of a failure."""
     assert outcome.status is not None
     texts = [f"{EMOJI[outcome.status]} {outcome.summary}"]
     if outcome.show_details:
@@ -344,33 +413,29 @@ def _shown(plan: Plan, truncated: bool, characters: int, links: int) -> tuple[li
     if problem is not None:
         # The headline is short; the whole message and the next step follow it.
         texts += [text for text in (problem.message, problem.hint) if text and text != outcome.summary]
-    is_shorter = False
+    return texts
+
+
+def _shown(plan: Plan, truncated: bool, characters: int, links: int) -> _Shown:
+    outcome = plan.outcome
+    texts = _texts(outcome)
+    inline = _inline(texts, characters)
+    texts_cut = inline != texts or links < len(outcome.links)
+    preview_cut = False
     if not (outcome.texts or outcome.said or outcome.error) and not plan.payload.is_empty:
         # The tool gave no preview, so show as much of the data, as JSON, as fits.
         fitter = Fitter(plan.payload.as_node(), FREE, plan.rankings, plan.base)
-        spare = characters - sum(map(len, texts))
+        spare = characters - sum(map(len, inline))
         preview = fitter.fit(max(spare, 0))
-        is_shorter = preview is None or bool(preview.cuts)
+        preview_cut = preview is None or bool(preview.cuts)
         if preview is not None and preview.cuts:
             note = _left_out(replace(outcome, cuts=preview.cuts), 1)
             preview = fitter.fit(max(spare - len(note), 0)) or preview
             note = _left_out(replace(outcome, cuts=preview.cuts), 1)
-            texts += [preview.json.decode(), note]
+            inline += _inline([preview.json.decode(), note], spare)
         elif preview is not None:
-            texts.append(preview.json.decode())
-    left = characters
-    shown: list[bytes] = []
-    for text in texts:
-        raw = text.encode()
-        if len(text) > left:
-            is_shorter = True
-            fitted = fit_text(raw, max(left, 0))
-            if shown and (fitted is None or left < 40):
-                break
-            raw = fitted.text if fitted is not None else raw[:0]
-        left -= len(raw.decode())
-        shown.append(text_block(raw.decode()))
-    if (truncated or is_shorter or links < len(outcome.links)) and outcome.handle is not None:
-        whole = {"type": "resource_link", "uri": f"envelope://{outcome.handle}", "name": "The whole result"}
-        shown.append(encode(whole))
-    return [*shown, *(encode(dict(link)) for link in outcome.links[:links])], is_shorter
+            inline.append(preview.json.decode())
+    blocks = [text_block(text) for text in inline]
+    if (truncated or preview_cut or texts_cut) and outcome.handle is not None:
+        blocks.append(encode(_link(outcome.handle)))
+    return _Shown([*blocks, *(encode(dict(link)) for link in outcome.links[:links])], preview_cut, texts_cut)

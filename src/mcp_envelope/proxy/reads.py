@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Raw
 
 from ..gateway import Call, Gateway
-from ..outcome import Failure
 from . import frames
 from .frames import Frame, Id, Outgoing
 
@@ -57,16 +56,11 @@ class Reads:
         self, frame: Frame, uri: str, owner: str | None, sender: Sender, is_ours: bool
     ) -> bytes | None:
         """The response to a stored result that is read; None if it is unknown and may not be ours."""
-        from ..vault.read_tool import resource
-
-        try:
-            found = resource(self._gateway.vault, uri, owner)
-        except Failure as failure:
-            problem = failure.problem
-            if not is_ours and problem.code == "HANDLE_UNKNOWN":
+        found, problem = self._gateway.resource(uri, owner)
+        if problem:
+            if not is_ours and problem.startswith("HANDLE_UNKNOWN"):
                 return None
-            words = f"{problem.code}: {problem.message} {problem.hint}"
-            return frames.failure(frame.identifier, frames.INVALID_PARAMS, words)
+            return frames.failure(frame.identifier, frames.INVALID_PARAMS, problem)
         return frames.response(frame.identifier, sender.own_result(found))
 
     def answer(

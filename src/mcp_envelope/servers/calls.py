@@ -63,6 +63,12 @@ def _client(name: str, version: str, protocol: str | None) -> Client:
     return known_client(name, version, era_of(protocol))
 
 
+def owner_of(request: Any) -> str | None:
+    """Over HTTP, what was stored for one credential is not found with another."""
+    headers = getattr(getattr(request, "request", None), "headers", None)
+    return None if headers is None else headers.get("authorization")
+
+
 def call_of(
     request: Any,
     tool: str,
@@ -80,21 +86,20 @@ def call_of(
         client = _client(info.name, info.version or "", request.protocol_version)
     except AttributeError:
         client = UNKNOWN
-    # Over HTTP: what was stored for one credential is not found with another.
-    headers = getattr(getattr(request, "request", None), "headers", None)
     policy = gateway.policy(tool, None, client, None if declared is NOTHING_DECLARED else declared)
+    owner = owner_of(request)
     return Call(
         tool=tool,
         policy=policy,
         client=client,
-        owner=None if headers is None else headers.get("authorization"),
+        owner=owner,
         request_id=client_request_id(getattr(request, "meta", None)),
         arguments=arguments,
         declared=declared,
         published=_NOTHING_PUBLISHED if publish is None else publish(policy.shape),
         started=time.perf_counter(),
         span=current_span(),
-        remarks=Remarks(),
+        remarks=Remarks(keeper=functools.partial(gateway.keeping, owner)),
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
@@ -25,6 +26,7 @@ try:
     from anyio import to_thread
     from fastmcp.exceptions import DisabledError, FastMCPError, NotFoundError, ToolError
     from fastmcp.exceptions import ValidationError as ArgumentError
+    from fastmcp.resources import ResourceContent, ResourceResult
     from fastmcp.server.dependencies import extract_version_spec, fastmcp_request_ctx
     from fastmcp.server.middleware import CallNext, MiddlewareContext
     from fastmcp.server.middleware.tool_injection import ToolInjectionMiddleware
@@ -45,10 +47,11 @@ from pydantic_core import PydanticSerializationError
 
 from ..config import Shape
 from ..dialects.notice import READ_TOOL
+from ..fit.blocks import SCHEME
 from ..gateway import Call, Declared, Gateway, Published
 from ..outcome import Failure, Miss, Reply
 from ..payload import PayloadError
-from .calls import Converter, Run, call_of, is_wrapped, raised_in_body, running, wrapped
+from .calls import Converter, Run, call_of, is_wrapped, owner_of, raised_in_body, running, wrapped
 from .values import is_iterator
 
 if TYPE_CHECKING:
@@ -196,6 +199,31 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
             return _failed(error.__cause__, run, arguments)
         except Exception as error:
             return _failed(error, run, arguments)
+
+    async def on_read_resource(
+        self,
+        context: MiddlewareContext[mcp_types.ReadResourceRequestParams],
+        call_next: CallNext[mcp_types.ReadResourceRequestParams, ResourceResult],
+    ) -> ResourceResult:
+        """Answer for stored results, to which links lead."""
+        uri = str(context.message.uri)
+        if not uri.startswith(SCHEME):
+            return await super().on_read_resource(context, call_next)
+        inside = context.fastmcp_context
+        owner = owner_of(None if inside is None else inside.request_context)
+        found, problem = await to_thread.run_sync(self.gateway.resource, uri, owner)
+        if problem:
+            raise MCPError(code=mcp_types.INVALID_PARAMS, message=problem)
+        read = mcp_types.ReadResourceResult.model_validate_json(found)
+        return ResourceResult(
+            [
+                ResourceContent(
+                    each.text if isinstance(each, mcp_types.TextResourceContents) else b64decode(each.blob),
+                    each.mime_type,
+                )
+                for each in read.contents
+            ]
+        )
 
     async def _finish(self, result: ToolResult, run: Run, server: FastMCP[Any] | None) -> ToolResult:
         if not isinstance(result, ToolResult) or isinstance(result, InputRequiredToolResult):

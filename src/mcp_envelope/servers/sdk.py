@@ -34,10 +34,11 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_json
 
 from ..dialects.notice import READ_TOOL
+from ..fit.blocks import SCHEME
 from ..gateway import Call, Declared, Gateway
 from ..outcome import Miss, Reply
 from ..payload import PayloadError
-from .calls import Converter, Run, call_of, is_wrapped, raised_in_body, running, wrapped
+from .calls import Converter, Run, call_of, is_wrapped, owner_of, raised_in_body, running, wrapped
 from .values import Replayed, is_iterator, wire_form
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from ..vault.vault import Vault
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
-_LIST, _CALL = "tools/list", "tools/call"
+_LIST, _CALL, _READ = "tools/list", "tools/call", "resources/read"
 _MOST_PAGES: Final = 100
 _RESULT: Final = b'{"result":'
 
@@ -108,6 +109,10 @@ class _Enveloped:
         self._server: Server[Any] = server._lowlevel_server if isinstance(server, MCPServer) else server
         self._list = self._replace(_LIST, self.list)
         self._call = self._replace(_CALL, self.call)
+        # Links to stored results can be followed on a server without resources, too.
+        reading = self._server.get_request_handler(_READ)
+        self._read = None if reading is None else reading.handler
+        self._server.add_request_handler(_READ, mcp_types.ReadResourceRequestParams, self.read)
         # An MCPServer's own method, and not a chain of extensions that may handle results before we do.
         self._is_innermost = getattr(self._call, "__self__", None) is server
         self._entries: dict[str, mcp_types.Tool] = {}
@@ -127,6 +132,17 @@ class _Enveloped:
             raise ValueError("this server already has an envelope")
         self._server.add_request_handler(method, entry.params_type, handler)
         return entry.handler
+
+    async def read(self, ctx: Any, params: Any) -> Any:
+        if params.uri.startswith(SCHEME):
+            owner = owner_of(ctx)
+            found, problem = await to_thread.run_sync(self._gateway.resource, params.uri, owner)
+            if problem:
+                raise MCPError(code=mcp_types.INVALID_PARAMS, message=problem)
+            return mcp_types.ReadResourceResult.model_validate_json(found)
+        if self._read is None:
+            raise MCPError(code=mcp_types.METHOD_NOT_FOUND, message="Method not found", data=_READ)
+        return await self._read(ctx, params)
 
     # -- lists ------------------------------------------------------------------------------------------------
 
