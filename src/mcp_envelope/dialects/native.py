@@ -8,6 +8,7 @@ RESULT_TOO_LARGE: no structured lane, and as much as fits in the text, to which 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,10 +16,10 @@ from msgspec.structs import replace
 
 from ..codes import CATALOGUE
 from ..fit.blocks import Block, TextBlock, fit_blocks, read_blocks
-from ..fit.documents import Cut, Fitter
+from ..fit.documents import Cut, Fitted, Fitter
 from ..fit.pages import Page
 from ..fit.text import Ends
-from ..jsontext.document import TEXT_CLOSE, TEXT_OPEN, Node, TooDeep, encode, parse, sniff, text_block
+from ..jsontext.document import TEXT_CLOSE, TEXT_OPEN, Buffer, Node, TooDeep, encode, parse, sniff, text_block
 from ..lanes import Lane, Lanes, Plan, conforming, first_that_fits, fullest
 from ..outcome import Outcome
 from ..payload import Payload, to_json
@@ -151,9 +152,31 @@ def _has_structure(plan: Plan, node: Node) -> bool:
 
 def _takes_notice(node: Node) -> bool:
     try:
-        return node.kind == "object" and all(member.key != notice.ENVELOPE_KEY for member in node.members())
+        return node.kind == "object" and node.members() is not None
     except TooDeep:
         return False
+
+
+class _WithoutOwn(Fitter):
+    """Fits an object without the `_envelope` of its own, which a notice takes the place of: that is a cut, too."""
+
+    def __init__(self, node: Node, own: Buffer, place: Place, plan: Plan, base: str) -> None:
+        kept = [member for member in node.members() if member.key != notice.ENVELOPE_KEY]
+        body = b"{%b}" % b",".join(b"%b:%b" % (member.raw_key, member.value) for member in kept)
+        super().__init__(Node(body), place, plan.rankings, base)
+        self._own = Cut(f"{base}/{notice.ENVELOPE_KEY}", "bytes", 0, len(own), 0)
+
+    def fit(self, room: int) -> Fitted | None:
+        fitted = super().fit(room)
+        return fitted and dataclasses.replace(fitted, cuts=(*fitted.cuts, self._own))
+
+
+def _fitter(node: Node, place: Place, plan: Plan, base: str = "") -> Fitter:
+    if _takes_notice(node):
+        for member in node.members():
+            if member.key == notice.ENVELOPE_KEY:
+                return _WithoutOwn(node, member.value, place, plan, base)
+    return Fitter(node, place, plan.rankings, base)
 
 
 def _untouched(plan: Plan) -> Lanes | None:
@@ -199,7 +222,7 @@ def _structured(plan: Plan, node: Node) -> Lane | None:
         place = schema.root.member("result") if plan.wrap else schema.root
     # With blocks, the structure is one of two parts of the stored payload.
     base = "" if plan.payload.blocks is None else "/structuredContent"
-    fitter = Fitter(node, place, plan.rankings, base)
+    fitter = Fitter(node, place, plan.rankings, base) if plan.wrap else _fitter(node, place, plan, base)
     with_notice = plan.wrap or _takes_notice(node)
 
     def finish(room: int, length: int) -> Lane | None:
@@ -248,7 +271,7 @@ def _content(plan: Plan, like: Lane | None) -> Lane | None:
 
 
 def _document_text(plan: Plan, node: Node, place: Place, like: Lane | None = None) -> Lane | None:
-    fitter = Fitter(node, place, plan.rankings)
+    fitter = _fitter(node, place, plan)
     inside = _takes_notice(node)
 
     def finish(room: int, length: int) -> Lane | None:

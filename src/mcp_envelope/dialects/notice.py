@@ -8,6 +8,8 @@ shortest contains no text from the tool, so that no long hint or warning can pus
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -26,6 +28,9 @@ _LISTED: Final = (8, 2, 0)
 _IN_SENTENCE: Final = (3, 1, 0)
 _CLIP: Final = (100_000, 120, 0)
 _EXTRA_BLOCKS: Final = (1000, 3, 0)
+# The keys in a path are the payload's: what looks like a path is shown as it is, anything else in quotes.
+_PLAIN_PATH: Final = re.compile(r"[\w/~.$@:+-]{1,200}")
+_LONGEST_PATH: Final = 200
 # `_meta` is for machines, so it lists more cuts.
 _LISTED_IN_META: Final = 64
 
@@ -115,7 +120,7 @@ def sentence(outcome: Outcome, length: int = 0, *, beside_handle: bool = True) -
 
 
 def _described(cut: Cut, with_path: bool, in_page: bool) -> str:
-    where = f" at {cut.path}" if cut.path and with_path else ""
+    where = f" at {_shown(cut.path)}" if cut.path and with_path else ""
     if cut.kind == "bytes":
         return f"left out {cut.total} bytes{where}"
     if in_page and cut.kept:
@@ -128,8 +133,9 @@ def _way_back(outcome: Outcome, cut: Cut | None, beside_handle: bool) -> str:
         return "The rest was not kept: narrow the request or raise the budget."
     if cut is None:
         return f"Cut to fit. Read on with {READ_TOOL}."
-    path = f", path={quoted(cut.path)}" if cut.path else ""
-    offset = f", offset={cut.offset}" if cut.offset else ""
+    is_short = len(cut.path) <= _LONGEST_PATH
+    path = f", path={quoted(cut.path)}" if cut.path and is_short else ""
+    offset = f", offset={cut.offset}" if cut.offset and is_short else ""
     handle = "handle" if beside_handle else f"handle={quoted(outcome.handle)}"
     # A ranked list shows its best items, so there is no offset to continue from.
     way = "All items in original order" if cut.kind == "items" and cut.offset < cut.kept else "Read on"
@@ -141,7 +147,13 @@ def read_it(handle: str) -> str:
 
 
 def quoted(text: str) -> str:
-    return encode(text).decode()
+    """Return a text as a JSON string in which nothing is invisible, and nothing moves what surrounds it."""
+    shown = encode(text).decode()
+    return shown if shown.isprintable() else json.dumps(text)
+
+
+def _shown(path: str) -> str:
+    return path if _PLAIN_PATH.fullmatch(path) else quoted(_clipped(path, _LONGEST_PATH))
 
 
 def _dropped(cuts: Sequence[Cut], most: int) -> list[dict[str, Any]]:
@@ -154,7 +166,7 @@ def _by_loss(cuts: Sequence[Cut]) -> list[Cut]:
 
 
 def _dropped_entry(cut: Cut) -> dict[str, Any]:
-    entry: dict[str, Any] = {"path": cut.path, "kept": cut.kept, "total": cut.total}
+    entry: dict[str, Any] = {"path": _clipped(cut.path, _LONGEST_PATH), "kept": cut.kept, "total": cut.total}
     if cut.kind != "items":
         entry["unit"] = cut.kind
     return entry
