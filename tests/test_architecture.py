@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("lanes", "redaction"),
     ("outcome", "payload"),
     ("fit", "errors"),
+    ("diagnosis",),
     ("schema", "scrubbing"),
     ("jsontext", "budget", "codes", "secrets", "anchors", "lint"),
     ("spelling",),

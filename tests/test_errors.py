@@ -116,7 +116,8 @@ def test_the_default_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_code_that_nobody_registered() -> None:
-    assert CATALOGUE.general("quotaSpent") == "quota_spent"
+    assert CATALOGUE.general("quotaSpent") == "resource_exhausted", "the set of general codes is closed"
+    assert CATALOGUE.general("MY_OWN") == "internal_error"
     assert CATALOGUE.name("quota-spent") == "QUOTA_SPENT"
     assert CATALOGUE.problem("quota spent", "No.").code == "QUOTA_SPENT"
 

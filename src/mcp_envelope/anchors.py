@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
@@ -192,6 +192,18 @@ class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, rename={"end_line"
     def byte_offset_in(self, source: ByteSource) -> int:
         return _index(source).byte_offset(self.line, self.col)
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
+        """Describe the wire form to libraries that ask pydantic what a tool takes or returns."""
+        text, number = {"type": "str"}, {"type": "int", "ge": 1}
+        of = {"file": text, "line": number, "col": number, "endLine": number, "snippet": text}
+        required = ("file", "line", "col")
+        fields = {
+            name: {"type": "typed-dict-field", "schema": schema, "required": name in required}
+            for name, schema in of.items()
+        }
+        return _described(cls, {"type": "typed-dict", "fields": fields}, cls.from_wire)
+
     def to_wire(self) -> dict[str, str | int]:
         wire: dict[str, str | int] = msgspec.to_builtins(self)
         return wire
@@ -240,6 +252,10 @@ class NodeId:
             if control := _CONTROL.search(self.qualified_name):
                 raise BadNodeId("the name holds a control character", text, after + control.start())
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
+        return _described(cls, {"type": "str"}, cls.parse)
+
     def __repr__(self) -> str:
         return f"NodeId({str(self)!r})"
 
@@ -270,6 +286,24 @@ class NodeId:
         path, hash_, name = rest.partition("#")
         path = re.sub("%2[35]", lambda code: "#" if code[0] == "%23" else "%", path)
         return cls(lang, path, name if hash_ else None)
+
+
+def _described(kind: type[Any], wire: dict[str, Any], read: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return pydantic's schema of a class with a wire form. It is plain data, so nothing has to be imported."""
+
+    def given(value: Any) -> Any:
+        return value if isinstance(value, kind) else read(value)
+
+    return {
+        "type": "json-or-python",
+        "json_schema": {
+            "type": "function-after",
+            "function": {"type": "no-info", "function": read},
+            "schema": wire,
+        },
+        "python_schema": {"type": "function-plain", "function": {"type": "no-info", "function": given}},
+        "serialization": {"type": "function-plain", "function": kind.to_wire, "return_schema": wire},
+    }
 
 
 def relative_path(path: str | PurePath, root: str | PurePath, *, resolve: bool = False) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -104,10 +105,16 @@ class Catalogue(Mapping[str, Code]):
         known = self.find(code)
         return code_name(code) if known is None else known.name
 
-    def general(self, code: str) -> str:
-        """Return the general code; for a code that isn't in the catalogue, its name in lower case."""
+    def closest(self, code: str) -> Code:
+        """Return the code; for one that isn't in the catalogue, the one that its words come closest to."""
         known = self.find(code)
-        return code_name(code).lower() if known is None else known.general
+        if known is None:
+            known = self._codes[code_of_words(code_name(code).replace("_", " ")) or "INTERNAL"]
+        return known
+
+    def general(self, code: str) -> str:
+        """Return the general code, which is one of a closed set."""
+        return self.closest(code).general
 
     def problem(
         self, code: str, message: str = "", hint: str = "", details: Mapping[str, Any] | None = None
@@ -123,6 +130,54 @@ def code_name(text: str) -> str:
     """Return a text as a name: `quota-spent` is QUOTA_SPENT."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text[:64])
     return re.sub(r"[^A-Z0-9]+", "_", words.upper()).strip("_0123456789") or "INTERNAL"
+
+
+_SYSTEM: Final = {
+    name: code
+    for code, names in {
+        "NOT_FOUND": "ENOENT ESRCH ENXIO",
+        "INVALID_PATH": "ENOTDIR EISDIR EEXIST ENAMETOOLONG ELOOP ENOTEMPTY",
+        "FORBIDDEN": "EACCES EPERM EROFS",
+        "TIMEOUT": "ETIMEDOUT ETIME",
+        "RESOURCE_EXHAUSTED": "ENOSPC EDQUOT EMFILE ENFILE ENOMEM ENOBUFS",
+        "TOO_LARGE": "EFBIG E2BIG EMSGSIZE",
+        "DEPENDENCY_UNAVAILABLE": "ECONNREFUSED ECONNRESET ECONNABORTED ENOTFOUND EHOSTUNREACH ENETUNREACH EPIPE",
+        "BAD_ARGS": "EINVAL EDOM ERANGE",
+        "NOT_IMPLEMENTED": "ENOSYS ENOTSUP EOPNOTSUPP",
+    }.items()
+    for name in names.split()
+}
+# What servers write in failures of each kind.
+_PHRASES: Final = {
+    "BAD_ARGS": r"(?:invalid|bad|wrong|missing|unexpected) (?:required )?(?:keyword )?(?:arg|param|input|propert)"
+    r"|validation errors?\b|(?:is a|field|property) required|required propert|invalid_type|is not of type"
+    r"|input should be",
+    "TIMEOUT": r"tim(?:ed|e)[ -]?out|deadline exceeded|took too long",
+    "RATE_LIMITED": r"rate[ -]limit|too many requests|quota",
+    "UPGRADE_REQUIRED": r"upgrade required|requires? (?:an? )?(?:higher|paid|pro|enterprise) (?:tier|plan)",
+    "FORBIDDEN": r"(?:permission|access)(?: is| was)? denied|forbidden|unauthori[sz]ed"
+    r"|not (?:allowed|permitted|authori[sz]ed)",
+    "NOT_FOUND": r"not[ -]found|no such |does(?: not|n't) exist|(?:can(?:not|'t)|could(?: not|n't)) find",
+    "NOT_IMPLEMENTED": r"not (?:yet )?(?:implemented|supported)|unsupported",
+    "TOO_LARGE": r"too (?:large|big|long)|exceeds (?:the )?(?:max|limit|size)",
+    "RESOURCE_EXHAUSTED": r"out of memory|no space left|disk (?:is )?full|resource exhausted",
+    "DEPENDENCY_UNAVAILABLE": r"connection (?:refused|reset|closed)|(?:could not|failed to|cannot) connect"
+    r"|unavailable|unreachable|not installed|not on (?:the )?path",
+}
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    phrases = "|".join(f"(?P<{code}>{phrase})" for code, phrase in _PHRASES.items())
+    return re.compile(rf"\b(?P<errno>{'|'.join(_SYSTEM)})\b|(?i:{phrases})")
+
+
+def code_of_words(text: str) -> str | None:
+    """Return the code that the first name of a system error, or the first common phrase, in a text stands for."""
+    found = _words().search(text)
+    if found is None or found.lastgroup is None:
+        return None
+    return _SYSTEM[found[0]] if found.lastgroup == "errno" else found.lastgroup
 
 
 # Name, kind, general code if it isn't the kind's: the meaning. Then the hint, then the recovery.

@@ -29,6 +29,7 @@ from msgspec.structs import replace
 from . import dialects
 from .budget import Budget
 from .codes import Problem
+from .diagnosis import diagnose
 from .dialects import Dialect
 from .dialects.notice import READ_TOOL
 from .fit.blocks import is_text
@@ -38,7 +39,7 @@ from .fit.ranking import Ranking
 from .fit.ranking import rank as rank_by
 from .jsontext.document import Member, assembled, compact, encode
 from .lanes import PROFILES, Keeper, Lanes, Plan, Profile
-from .outcome import Failure, Outcome, Remarks, current_remarks, read_outcome, sendable, shortened
+from .outcome import Outcome, Remarks, current_remarks, read_outcome, sendable, shortened
 from .payload import As, Payload, apart, as_document, read_payload
 from .schema import Schema, Widened
 from .scrubbing import SAID, scrub
@@ -54,6 +55,8 @@ _ADDRESS: Final = re.compile(r"\w://|[\w\]]:[0-9]{1,5}\b")
 _SHORT: Final = 120
 # About how many characters a failure needs in addition to its message: a code, a hint, figures.
 _AROUND_MESSAGE: Final = 400
+# The structure of a failure is shown among its details up to this many bytes.
+_LARGEST_DETAILS: Final = 4096
 # A handle must fit into the smallest budget, and into the arguments of a call.
 _HANDLE: Final = re.compile(r"[A-Za-z0-9._~-]{1,43}")
 
@@ -205,7 +208,9 @@ def make_plan(
             texts, payload = apart(payload)
             outcome = replace(outcome, texts=(*outcome.texts, *texts))
         elif is_error and data is value:
-            outcome, payload, is_error = *_reported(payload, outcome, dialect, budget), None
+            phrases = policy.errors if policy is not None else {}
+            outcome, payload = _reported(payload, outcome, dialect, budget, phrases)
+            is_error = None
     if outcome.error is not None:
         # If this is still too long for the budget, dialects have a shorter form.
         message = shortened(outcome.error.message, _most_characters(budget))
@@ -261,21 +266,31 @@ def _recognised(
 
 
 def _reported(
-    payload: Payload, outcome: Outcome, dialect: Dialect, budget: Budget
+    payload: Payload, outcome: Outcome, dialect: Dialect, budget: Budget, phrases: Mapping[str, str]
 ) -> tuple[Outcome, Payload]:
     """Return the failure that a tool reports in a result of its own. What can't be shown whole is stored."""
     words = _words(payload)
-    is_long = len(words) > most_shown(budget)
-    failure, _ = read_outcome(Failure("TOOL_FAILED", words), outcome)
-    return failure, payload if is_long else Payload()
+    structure = None
+    if payload.node is not None and payload.node.size <= _LARGEST_DETAILS:
+        structure = msgspec.json.decode(bytes(payload.node.raw))
+    problem = diagnose(words, structure, phrases=phrases)
+    rest = payload if len(words) > most_shown(budget) else Payload()
+    if payload.node is not None and problem.message != bytes(payload.node.raw).decode():
+        if dialect.failure_data == "details" and isinstance(structure, dict):
+            details = {name: value for name, value in structure.items() if value != problem.message}
+            problem = dataclasses.replace(problem, details=details)
+        else:
+            rest = Payload(node=payload.node) if dialect.failure_data == "beside" else payload
+    return replace(outcome, status="error", summary=problem.message, error=problem, is_error=True), rest
 
 
 def _words(payload: Payload) -> str:
-    """Return the text of a failure's blocks."""
+    """Return the text of a failure's blocks, if it has any."""
     if payload.text is not None or payload.blocks is None:
-        return payload.text.decode() if payload.text is not None else payload.original().decode()
+        return payload.text.decode() if payload.text is not None else ""
     texts = [block.get("text") for block in map(msgspec.json.decode, payload.blocks)]
-    return "\n".join(text for text in texts if isinstance(text, str)) or bytes(payload.as_node().raw).decode()
+    words = "\n".join(text for text in texts if isinstance(text, str))
+    return words or (bytes(payload.as_node().raw).decode() if payload.node is None else "")
 
 
 def _most_characters(budget: Budget) -> int:

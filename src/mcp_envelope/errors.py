@@ -11,10 +11,12 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from .codes import CATALOGUE, Catalogue, Problem
+from .diagnosis import diagnose
 from .scrubbing import SAID, scrub, scrub_details, scrub_line, show_path
 
 
@@ -46,7 +48,7 @@ class Rule(NamedTuple):
     classes: str
     code: str
     shown: str
-    explain: Callable[[Any, FailedCall], _Explained | None]
+    explain: Callable[[Any, FailedCall], _Explained | _Carried | None]
 
 
 def passes_through(exception: BaseException) -> bool:
@@ -290,6 +292,12 @@ def _tool_error(error: Exception, call: FailedCall) -> _Explained | None:
     return None if wrapped else _Explained("TOOL_FAILED", text, for_caller=True)
 
 
+def _mcp(error: Any, call: FailedCall) -> _Carried:
+    problem = diagnose(error.error.message, error.error.data, error.error.code)
+    data = error.error.data
+    return _Carried(replace(problem, details=data if isinstance(data, Mapping) else None))
+
+
 def _generic(code: str) -> Callable[[Any, FailedCall], _Explained]:
     return lambda error, call: _Explained(code)
 
@@ -316,7 +324,7 @@ _LOOKUP: Final = f"{_LINE}; KeyError and IndexError are unexpected"
 _NUMBER: Final = "the system's message for its number; most numbers are unexpected"
 _WRAPPED: Final = "its message; if it wraps another exception, what is shown for that one"
 # Written for the other end of the wire.
-_FOR_CALLERS: Final = "mcp.MCPError mcp.ResourceError fastmcp.ResourceError fastmcp.PromptError"
+_FOR_CALLERS: Final = "mcp.ResourceError fastmcp.ResourceError fastmcp.PromptError"
 # The most specific class of an exception decides, so the order doesn't matter.
 RULES: Final = (
     Rule("ValueError", "BAD_ARGS", _LINE, _in_its_words("BAD_ARGS")),
@@ -339,6 +347,8 @@ RULES: Final = (
     Rule(_TIMEOUTS, "TIMEOUT", _GENERIC, _generic("TIMEOUT")),
     Rule(_CONNECTIONS, "DEPENDENCY_UNAVAILABLE", _GENERIC, _generic("DEPENDENCY_UNAVAILABLE")),
     Rule("mcp.ToolError fastmcp.ToolError", "TOOL_FAILED", _WRAPPED, _tool_error),
+    Rule("mcp.MCPError", "by its number and its words", "its message and, among the details, its data", _mcp),
+    Rule("mcp_envelope.BadNodeId", "BAD_NODE_ID", _LINE, _in_its_words("BAD_NODE_ID")),
     Rule(_FOR_CALLERS, "TOOL_FAILED", _LINE, _in_its_words("TOOL_FAILED")),
     Rule("fastmcp.AuthorizationError", "FORBIDDEN", _LINE, _in_its_words("FORBIDDEN")),
 )

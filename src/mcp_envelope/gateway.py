@@ -23,11 +23,12 @@ from . import dialects
 from .budget import MIN_BYTES, MIN_TOKENS
 from .clients.known import UNKNOWN, Client
 from .config import BUDGET_ARGUMENT, BUILT_IN, Policy, Settings, Shape
+from .diagnosis import diagnose
 from .dialects import Dialect
-from .envelope import Sealed, make_plan, seal_plan
+from .envelope import Sealed, make_plan, most_shown, seal_plan
 from .fit.ranking import Ranking
 from .jsontext.document import encode, text_block
-from .outcome import Failure, Miss, Outcome, Remarks, Reply
+from .outcome import Failure, Miss, Outcome, OwnFailure, Remarks, Reply
 from .payload import Payload, Result, read_result
 from .schema import Schema, SchemaError, widen
 from .schema.widening import without_required
@@ -374,6 +375,16 @@ class Gateway:
         if call.span is not None:
             trace(sealed, call.span)
         return sealed
+
+    def report(self, number: object, message: str, data: Any, call: Call) -> Sealed:
+        """Seal a protocol error as the failure of the call that it answers."""
+        problem = diagnose(message, data, number, call.policy.errors)
+        budget = call.policy.budget or call.dialect.budget(None, None, None)
+        details = data if isinstance(data, dict) else None if data is None else {"data": data}
+        is_long = len(message) > most_shown(budget)
+        whole = Payload(text=message.encode()) if is_long else None
+        failure = OwnFailure(problem.code, problem.message, problem.hint, details, data=whole)
+        return self.seal(failure, call)
 
     def _record_untouched(self, call: Call, size: int) -> None:
         if self._ledger is False and not self.observers:

@@ -92,17 +92,21 @@ _PATHS = (
 _compiled = cache(re.compile)
 
 
-def scrub(text: str, root: str | None = None, limit: int = LIMIT, known: Collection[str] = ()) -> str:
+def scrub(
+    text: str, root: str | None = None, limit: int = LIMIT, known: Collection[str] = (), paths: bool = True
+) -> str:
     """Return the text as it may be shown, in at most `limit` characters.
 
-    `known` are values that the client itself passed: a path among them may be repeated to it.
+    `known` are values that the client itself passed: a path among them may be repeated to it. With `paths`
+    false, all of them stay.
     """
     text = text[: max(_READ, 2 * limit)].replace("\r\n", "\n")
     # A lone surrogate could not be encoded.
     text = _compiled(_UNSEEN).sub("", text).encode("utf-8", "replace").decode()
     lines = _without_traces("\n".join(text.splitlines()).replace("\t", "    ").split("\n"))
-    paths = _pattern(known)
-    shown = "\n".join(_without_paths(line.rstrip(), paths, root, known) for line in lines)
+    if paths:
+        lines = [_without_paths(line.rstrip(), _pattern(known), root, known) for line in lines]
+    shown = "\n".join(lines)
     shown = _compiled(r"\n{3,}").sub("\n\n", shown).strip()
     return shown if len(shown) <= limit else f"{shown[: max(limit - 1, 0)]}…"[:limit]
 

@@ -109,7 +109,8 @@ def test_the_policy_of_the_dialect_that_is_spoken(tmp_path: Path) -> None:
 def test_details_cannot_pass_for_the_code() -> None:
     failure = Failure("TIMEOUT", "m", "h", {"code": 7, "message": {}, "errorCode": 5, "hint": 3, "n": 1})
     error = result_of(seal(failure, dialect="transcend"))["error"]
-    assert (error["code"], error["message"], error["hint"], error["n"]) == ("TIMEOUT", "m", "h", 1)
+    assert (error["code"], error["message"], error["hint"], error["n"]) == ("LSP_TIMEOUT", "m", "h", 1)
+    assert error["reason"] == "TIMEOUT", "of codes, the contract knows ten"
     data = result_of(seal(failure, dialect="gel"))["data"]
     assert (data["errorCode"], data["message"]) == ("TIMEOUT", "m")
 

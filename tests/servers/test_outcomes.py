@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, Field
 
 from mcp_envelope import Failure, Miss, Reply, rank, warn
+from mcp_envelope.dialects.transcend import CODES
 from mcp_envelope.outcome import Link
 from tests.pairwise import pairwise
 
@@ -38,7 +39,9 @@ def code(result: Any, dialect: str = "native") -> str:
     if dialect == "native":
         return str(json.loads(result.content[0].text)["_envelope"]["error"]["code"])
     if dialect == "transcend":
-        return str(result.structured_content["error"]["code"])
+        error = result.structured_content["error"]
+        assert error["code"] in CODES
+        return str(error.get("reason", error["code"]))
     if dialect == "gel":
         return str(result.structured_content["data"]["errorCode"])
     if dialect == "scalpel":

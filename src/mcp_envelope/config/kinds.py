@@ -195,6 +195,11 @@ def _check_path(name: str, entry: object) -> None:
         raise ValueError("write a path from the root, such as /data/items, or a bare field name")
 
 
+def _check_code(name: str, code: str) -> None:
+    if code and not (code.isascii() and code.replace("_", "").isalnum()):
+        raise ValueError("write a code, such as NODE_NOT_FOUND")
+
+
 def _check_pattern(name: str, pattern: str) -> None:
     if pattern:
         from ..redaction import Redactor  # only here: most files have no patterns
@@ -257,6 +262,7 @@ _RANKING: Final = Kind(
 )
 TEXTS: Final = _table("path or field → string", TEXT, _check_path)
 RANKINGS: Final = _table("path or field → ranking keys", _RANKING, _check_path)
+CODES: Final = _table("words → code", TEXT, _check_code)
 PATTERNS: Final = _table("name → regular expression", TEXT, _check_pattern)
 _WORKSPACE_KEYS: Final = _table("", TEXT, _check_workspace)
 WORKSPACE: Final = Kind("a table", "table: root, package?", _Workspace, dict, _workspace, _parse_workspace)

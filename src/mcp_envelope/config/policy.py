@@ -21,6 +21,7 @@ from ..dialects import registry
 from ..fit.images import COSTS, ImageBudget
 from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
 from .kinds import (
+    CODES,
     FLAG,
     NAMES,
     NOTHING,
@@ -130,6 +131,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...], NAMES, "The top-level fields of `data` to keep. Empty: all."
     ] = ()
     exclude_fields: Annotated[tuple[str, ...], NAMES, "The top-level fields of `data` to leave out."] = ()
+    errors: Annotated[
+        Mapping[str, str],
+        CODES,
+        "Codes for failures that a tool or a server reports itself, by words in its message.",
+    ] = NOTHING
     max_images: Annotated[
         int,
         whole(0, 1000),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -88,6 +88,8 @@ class Dialect:
     in_place: ClassVar[bool] = False
     # Whether it has a place for text beside the data.
     shows_texts: ClassVar[bool] = False
+    # Where the structure goes that came with a failure: among its details, beside it, or nowhere.
+    failure_data: ClassVar[Literal["details", "beside", "nowhere"]] = "details"
     # Whether results can name the handle of a stored payload.
     names_handles: ClassVar[bool] = True
     # The name of the argument for a call's own budget.

@@ -65,6 +65,7 @@ _CHARACTERS: Final = (1 << 20, 1000, 300, 120, 60, 24, 0)
 class Ctxo(Dialect):
     name = "ctxo"
     names_handles = False
+    failure_data = "nowhere"
     limits = BudgetRange(tokens=None, bytes=DEFAULT_LIMIT, least_bytes=_LEAST)
     variables = (Variable("CTXO_RESPONSE_LIMIT", _limit),)
 

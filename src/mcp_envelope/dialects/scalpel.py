@@ -37,6 +37,7 @@ class Scalpel(Dialect):
     name = "scalpel"
     budget_argument = "token_budget"
     selects_fields = True
+    failure_data = "beside"
     limits = BudgetRange(tokens=None)
     variables = (Variable("SCALPEL_MCP_INFO", _info, overrides=True),)
     file = SettingsFile(
@@ -226,6 +227,9 @@ def _error(problem: Problem, everything: bool, length: int, hidden: dict[str, st
     message = problem.message if len(problem.message) <= most else problem.message[: most - 1] + "…"
     error: dict[str, Any] = {"error": message, "error_code": CATALOGUE.general(problem.code)}
     details = {**(problem.details if problem.details and length == 0 else {}), **hidden}
+    if CATALOGUE.find(problem.code) is None and length < 2:
+        # The set of codes is closed: a code of the tool's own is a detail.
+        details.setdefault("code", problem.code)
     if details or everything:
         error["error_details"] = details or None
     return error

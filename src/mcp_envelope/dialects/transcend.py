@@ -28,7 +28,32 @@ from . import BudgetRange, Dialect, fields_as, fields_of, member_schema
 DEFAULT: Final = 2000
 LEAST: Final = 100
 MOST: Final = 10_000
-_RESERVED: Final = frozenset({"code", "message", "hint"})
+CODES: Final = frozenset(
+    {
+        "MAP_NOT_BUILT",
+        "NODE_NOT_FOUND",
+        "BAD_NODE_ID",
+        "FILE_DELETED",
+        "SYMBOL_NOT_FOUND",
+        "LSP_UNAVAILABLE",
+        "LSP_FAILED",
+        "LSP_TIMEOUT",
+        "BAD_ARGS",
+        "INTERNAL",
+    }
+)
+# The code of the contract for each kind of other codes. Whatever another call can avoid is BAD_ARGS.
+_BY_KIND: Final = {
+    "argument": "BAD_ARGS",
+    "missing": "NODE_NOT_FOUND",
+    "refused": "BAD_ARGS",
+    "limit": "BAD_ARGS",
+    "timeout": "LSP_TIMEOUT",
+    "unavailable": "LSP_UNAVAILABLE",
+    "unsupported": "BAD_ARGS",
+    "internal": "INTERNAL",
+}
+_RESERVED: Final = frozenset({"code", "message", "hint", "reason"})
 # Rankings that the contract defines, unless the server declares others.
 _RANKINGS: Final = {"references": rank("file", "line"), "neighbors": rank("-hubScore")}
 # Shortened before any other string.
@@ -141,10 +166,12 @@ def _success(plan: Plan) -> Lane | None:
 
 
 def _failure(plan: Plan, problem: Problem, length: int) -> Lane:
-    error: dict[str, Any] = {
-        "code": CATALOGUE.name(problem.code),
-        "message": _clipped(problem.message, length),
-    }
+    known = CATALOGUE.closest(problem.code)
+    code = known.name if known.name in CODES else _BY_KIND[known.kind]
+    error: dict[str, Any] = {"code": code, "message": _clipped(problem.message, length)}
+    if (name := CATALOGUE.name(problem.code)) != code:
+        # The set of codes is closed, so any other one is told apart by its reason.
+        error["reason"] = name
     if length == 0:
         # Details come before the hint, and none can replace the code, the message or the hint.
         error.update({key: value for key, value in (problem.details or {}).items() if key not in _RESERVED})

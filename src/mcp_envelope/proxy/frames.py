@@ -101,6 +101,7 @@ class Error(msgspec.Struct, frozen=True):
 
     code: int | float | None = None
     message: Any = ""
+    data: Any = None
 
 
 class _Message(msgspec.Struct):

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from ..budget import Budget
 from ..clients.known import UNKNOWN, Client, Era
 from ..clients.known import client as known_client
+from ..diagnosis import is_protocol_error
 from ..dialects.notice import READ_TOOL
 from ..fit.text import fit_text
 from ..gateway import Call, Gateway
@@ -266,8 +267,9 @@ class Interceptor:
         """Take the response to a call. If we fail, it must not pass unchecked: it could be of any size."""
         try:
             if not isinstance(frame.error, UnsetType):
-                cut = data if self._observe else _cut_error(frame, data, call, self._gateway)
-                return Outgoing([cut], [])
+                if self._observe:
+                    return Outgoing([data], [])
+                return Outgoing([self._failed_call(frame, data, pending, call)], [])
             return self._finish(frame, data, pending, call, listed)
         except Exception:
             if self._observe:
@@ -276,6 +278,17 @@ class Interceptor:
             _log.exception("mcp-envelope: internal error; the result is replaced by a failure")
             broken = frames.response(frame.identifier, pending.sender.own_result(_BROKEN))
             return Outgoing([broken], [])
+
+    def _failed_call(self, frame: Frame, data: bytes, pending: Pending, call: Call) -> bytes:
+        """An error response: a result in dialects where failures are results, unless it is about the request."""
+        error = frames.read_error(frame.error)
+        message = error.message if isinstance(error.message, str) else ""
+        is_known = self.tools.find(call.tool) is not None
+        is_call = pending.method == "tools/call" and not call.is_native
+        if not is_call or is_protocol_error(error.code, message, is_known):
+            return _cut_error(frame, data, call, self._gateway)
+        sealed = self._gateway.report(error.code, message, error.data, call)
+        return frames.response(frame.identifier, pending.sender.own_result(sealed.to_json()))
 
     def _finish(self, frame: Frame, data: bytes, pending: Pending, call: Call, listed: bool) -> Outgoing:
         is_task = pending.method == "tasks/get"

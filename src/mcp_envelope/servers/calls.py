@@ -29,6 +29,7 @@ from ..clients.known import UNKNOWN, Client, era_of
 from ..clients.known import client as known_client
 from ..codes import CATALOGUE, Problem
 from ..config import Shape
+from ..diagnosis import is_protocol_error
 from ..envelope import Sealed
 from ..errors import problem_of
 from ..gateway import Call, Declared, Gateway, Published, halved, has_structure, shared, shares_budget
@@ -255,6 +256,10 @@ class Run:
         if sealed.handle is not None:
             self._stored.append(sealed.handle)
         return sealed
+
+    def passes_on(self, number: int, message: str, is_known: bool = True) -> bool:
+        """Whether a protocol error goes out as one: in our own shape, and if it is about the request."""
+        return self.call.is_native or is_protocol_error(number, message, is_known)
 
     def fail(self, error: BaseException, arguments: Mapping[str, Any], is_logged: bool = False) -> Sealed:
         """Seal whatever was raised, as far as a caller may know of it. What passes through is raised again.

@@ -194,9 +194,10 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
             raise
         except MCPError as error:
             # Some middleware makes a protocol error of whatever a tool raised; that is answered.
-            if not isinstance(error.__cause__, FastMCPError):
+            cause = error.__cause__
+            if not isinstance(cause, FastMCPError) and run.passes_on(error.code, error.message):
                 raise
-            return _failed(error.__cause__, run, arguments)
+            return _failed(cause if isinstance(cause, FastMCPError) else error, run, arguments)
         except Exception as error:
             return _failed(error, run, arguments)
 

@@ -238,8 +238,10 @@ class _Enveloped:
                     result = await _finished(result, run)
                 await run.check_cancelled()
                 return result
-        except MCPError:
-            raise
+        except MCPError as error:
+            if run.passes_on(error.code, error.message, is_known=bool(tool or entry)):
+                raise
+            return _to_result(run.fail(error, arguments))
         except Exception as error:
             return _to_result(run.fail(error, arguments))
 

@@ -12,9 +12,15 @@ from typing import Any, Final
 
 import mcp_types
 import msgspec
+from pydantic import TypeAdapter
 
+from ..anchors import Anchor, NodeId
 from ..jsontext.document import encode
 from ..payload import Payload, Result, read_result, to_json
+
+# The libraries write values with pydantic, which asks those of a class that it doesn't know for this.
+for _kind in (Anchor, NodeId):
+    _kind.__pydantic_serializer__ = TypeAdapter(_kind).serializer  # type: ignore[union-attr]
 
 # What the libraries and tools put into `content`.
 BLOCKS: Final = (
