@@ -11,7 +11,7 @@ import pytest
 from mcp_envelope import Failure, Reply, seal
 from mcp_envelope.config import Settings
 
-SECRET = "ghp_" + "a1B2" * 9
+SECRET = "glpat-" + "a1B2-c3D4e5_F6g7H8i9"
 
 
 def sealed_by(config: str, payload: Any, tmp_path: Path, tool: str = "search", environ: Any = None) -> Any:
@@ -71,7 +71,7 @@ def test_fields_are_chosen_at_the_top(tmp_path: Path) -> None:
 
 def test_secrets_are_masked_before_anything_else(tmp_path: Path) -> None:
     payload = {"log": f"token {SECRET} used", "n": 1.0, "nested": json.dumps({"t": SECRET})}
-    sealed = sealed_by("redact = true", payload, tmp_path)
+    sealed = sealed_by('redact = "tokens"', payload, tmp_path)
     assert SECRET not in sealed.to_json().decode()
     assert sum(sealed.report.redacted.values()) == 2
     assert b'"n":1.0' in sealed.structured
@@ -91,12 +91,12 @@ def test_secrets_are_masked_wherever_they_are_said(dialect: str, tmp_path: Path)
     )
     failure = Failure("INTERNAL", f"bad {SECRET}", f"drop {SECRET}", {"token": SECRET, "n": [SECRET]})
     for outcome in (reply, failure, [{"type": "text", "text": SECRET}], f"text {SECRET}"):
-        sealed = sealed_by(f'redact = true\ndialect = "{dialect}"\nprofile = "debug"', outcome, tmp_path)
+        sealed = sealed_by(f'redact = "tokens"\ndialect = "{dialect}"\nprofile = "debug"', outcome, tmp_path)
         assert SECRET not in sealed.to_json().decode()
 
 
 def test_own_patterns(tmp_path: Path) -> None:
-    config = "redact = true\n[redact_patterns]\nticket = 'TCK-[0-9]+'"
+    config = "redact = 'tokens'\n[redact_patterns]\nticket = 'TCK-[0-9]+'"
     sealed = sealed_by(config, {"a": "see TCK-123"}, tmp_path)
     assert result_of(sealed)["a"] == "see [redacted:ticket]"
 
@@ -138,7 +138,7 @@ def test_the_published_configuration_works(tmp_path: Path) -> None:
 
 
 def test_a_masked_value_that_breaks_its_schema_is_a_coded_outcome(tmp_path: Path) -> None:
-    (tmp_path / "mcp-envelope.toml").write_text("redact = true")
+    (tmp_path / "mcp-envelope.toml").write_text('redact = "tokens"')
     policy = Settings(tmp_path / "mcp-envelope.toml", {}, tmp_path).policy("t")
     schema = {"type": "object", "properties": {"token": {"type": "string", "pattern": "^ghp_"}}}
     sealed = seal({"token": SECRET, "n": 1}, policy=policy, schema=schema)

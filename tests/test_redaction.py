@@ -1,4 +1,4 @@
-"""Secrets go, everything else stays byte for byte."""
+"""What is masked, what is not, that nothing else changes, and that masking is undone exactly."""
 
 from __future__ import annotations
 
@@ -11,257 +11,212 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from benchmarks.secret_formats import FORMATS, Format
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcp_envelope.redaction import BadPattern, Redactor
-from mcp_envelope.secrets import BUILT_IN, SENSITIVE_KEYS
+from mcp_envelope.outcome import Failure
+from mcp_envelope.redaction import BadPattern, Masking, Redactor, restored
+from mcp_envelope.secrets import entropy, has_checksum, is_random, is_secret
 
 from .conftest import examples
 from .strategies import small_values, words
 
-REDACTOR = Redactor()
-ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+LEVELS = {level: Redactor(level) for level in ("tokens", "keys")}
+KEYS = LEVELS["keys"]
+GITHUB = next(each for each in FORMATS if each.title == "GitHub personal").example()[0]
+GITLAB = next(each for each in FORMATS if each.title == "GitLab personal").example()[0]
 
 
-def run(length: int, alphabet: str = ALNUM, seed: int = 0) -> str:
-    return "".join(random.Random(length * 31 + seed).choices(alphabet, k=length))
+def masked(text: str, using: Redactor = KEYS) -> tuple[str, Counter[str]]:
+    masking = Masking()
+    return using.redact_text(text, masking), masking.found
 
 
-def pem(kind: str = "RSA ", line_end: str = "\n", lines: int = 12) -> str:
-    body = [f"-----BEGIN {kind}PRIVATE KEY-----", *[run(64, seed=n) for n in range(lines)]]
-    return line_end.join([*body, f"-----END {kind}PRIVATE KEY-----"])
+class Memory:
+    """Remembers masked values, as a vault does."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    def mark(self, name: str, value: str) -> str:
+        known = {value: key for key, value in self.values.items()}
+        key = known.get(value) or "".join("abcdefghij"[int(digit)] for digit in f"{len(self.values):06}")
+        self.values[key] = value
+        return f"[redacted:{name}:{key}]"
 
 
-# Put together at run time, so that no scanner of sources takes this file for a leak.
-SECRETS: list[tuple[str, str]] = [
-    ("private_key", pem()),
-    ("private_key", pem("", "\\n")),
-    ("private_key", pem("OPENSSH ", "\r\n")),
-    (
-        "private_key",
-        pem().replace("KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A1B\n\n", 1),
-    ),
-    ("private_key", pem("EC ").split("-----END")[0]),
-    ("aws_access_key", "AKIA" + run(16, "ABCDEFGHIJ234567")),
-    ("aws_access_key", "ASIA" + run(16, "ABCDEFGHIJ234567")),
-    ("github_token", "ghp_" + run(36)),
-    ("github_token", "gho_" + run(36)),
-    ("github_token", "ghs_" + run(36)),
-    ("github_token", "github_pat_" + run(22) + "_" + run(59)),
-    ("gitlab_token", "glpat-" + run(20)),
-    ("slack_token", "xoxb-" + run(12, "0123456789") + "-" + run(24)),
-    ("stripe_key", "sk_" + "live_" + run(24)),
-    ("google_api_key", "AIza" + run(35)),
-    ("google_oauth", "ya29." + run(60)),
-    ("openai_key", "sk-" + run(48)),
-    ("openai_key", "sk-proj-" + run(60)),
-    ("anthropic_key", "sk-ant-" + "api03-" + run(90)),
-    ("npm_token", "npm_" + run(36)),
-    ("pypi_token", "pypi-AgEIcHlwaS5vcmc" + run(100)),
-    ("jwt", "eyJ" + run(33) + ".eyJ" + run(80) + "." + run(43)),
-    ("sendgrid_key", "SG." + run(22) + "." + run(43)),
-    ("twilio_key", "SK" + run(32, "0123456789abcdef")),
-    ("telegram_token", "123456789:AA" + run(33)),
-    ("huggingface_token", "hf_" + run(34, ALNUM[:52])),
-    ("digitalocean_token", "dop_v1_" + run(64, "0123456789abcdef")),
-    ("databricks_token", "dapi" + run(32, "0123456789abcdef")),
-    ("docker_token", "dckr_pat_" + run(27)),
-    ("shopify_token", "shpat_" + run(32, "0123456789abcdef")),
-    ("vault_token", "hvs." + run(30)),
-    ("atlassian_token", "ATATT3" + run(80)),
-]
-# What goes is marked by «».
-IN_CONTEXT: list[tuple[str, str]] = [
-    ("url_password", "postgres://ada:«hunter2»@db.example.com:5432/app"),
-    ("url_password", "redis://:«s3cr3t»@localhost:6379/0"),
-    ("url_password", "mongodb+srv://ada:«p@ss:w%20rd»@cluster0.example.net/test?w=majority"),
-    ("url_password", "clone https://oauth2:«abc»@git.example.com/x.git now"),
-    ("authorization", "curl -H 'Authorization: Bearer «abcdef»' https://example.com"),
-    ("authorization", "Authorization: Basic «dXNlcjpwYXNz»"),
-    ("authorization", "Bearer «" + run(30) + "7»"),
-    ("authorization", "Basic «" + base64.b64encode(b"user:password12").decode() + "»"),
-    ("azure_key", "AccountName=x;AccountKey=«" + run(86) + "==»;EndpointSuffix=y"),
-    ("aws_secret_key", "aws_secret_access_key = «" + run(20) + "/" + run(19) + "»"),
-    ("slack_webhook", "https://hooks.slack.com/services/«T0000/B0000/" + run(24) + "»"),
-    ("credential", "password=«hunter2»"),
-    ("credential", "DB_PASSWORD=«letmein»\nDEBUG=1"),
-    ("credential", "Server=x;Uid=sa;Pwd=«letmein»;"),
-    ("credential", "https://example.com/cb?token=«abcdefgh»&x=1"),
-    ("credential", "api_key = '«abc123»'"),
-    ("credential", 'client_secret: "«abcdef»"'),
-    ("credential", 'os.environ["API_KEY"] = "«abcdef»"'),
-    ("credential", 'log line {"password": "«correct horse battery»", "x": 1} end'),
-    ("credential", "password: «hunter22»"),
-    ("credential", "//registry/:_authToken=«" + run(20) + "1»"),
-]
-CLEAN: list[str] = [
+# What developers' files are full of.
+ORDINARY = [
     "",
     "The password must have 8 characters; the secret is patience. Token: a word. Basic understanding of keys.",
     "Basic internationalization support, bearer of bad news, basic authentication",
     str(uuid.UUID(int=random.Random(1).getrandbits(128))),
     hashlib.sha1(b"x").hexdigest(),
-    hashlib.sha256(b"x").hexdigest(),
-    "sha512-" + base64.b64encode(hashlib.sha512(b"x").digest()).decode(),
+    "sha256:" + hashlib.sha256(b"x").hexdigest(),
+    '"integrity": "sha512-' + base64.b64encode(hashlib.sha512(b"x").digest()).decode() + '"',
     "data:image/png;base64," + base64.b64encode(random.Random(2).randbytes(30_000)).decode(),
-    "password = get_password()",
-    "password = getpass2()",
+    "password = get_password2()",
     "self.password = password",
-    "this.password=password;",
     "token = os.environ['TOKEN_1']",
     "token = config.auth.token1",
     "def login(user: str, password: str, token: str | None = None) -> None:",
-    "login(user, password=password, token=tok)",
     "password: ${DB_PASSWORD1}",
-    "PASSWORD=$DB_PASSWORD",
+    "PASSWORD=$DB_PASSWORD2",
     'password: "***"',
-    "api_key=<your-api-key>",
-    'password = ""',
+    "api_key=<your-api-key-1>",
+    "POSTGRES_PASSWORD: postgres",
+    "MYSQL_ROOT_PASSWORD=password123",
+    "DATABASE_URL=postgres://postgres:postgres@localhost:5432/app",
+    "DATABASE_URL=postgres://user:password1@localhost:5432/app",
+    '{"password": "Passwort", "newPassword": "Neues Passwort (mindestens 8 Zeichen)", "token": "Jeton"}',
+    '{"paginationToken": "CAUQAA8f7f7d8d8e9e0a1b2c3", "lock_token": "9f8e7d6c5b4a39281706aa"}',
+    '{"nextPageToken": "9f8e7d6c5b4a39281706", "nextToken": "AAMA-EFRSURBSGg0bE1iSnBOZ0s4", "eos_token": "</s1>"}',
+    '{"token": "keyword", "tokenType": "bearer", "token_count": "12345678901234567890"}',
+    'enum TokenKind { Password = "password", Secret = "secret_1", ApiKey = "api-key-v2" }',
+    'assert login("ada", password="wrong-password-1") == 401',
     "PWD=/home/ada/project2",
-    "next_page_token=abc123def",
-    "price per token: 0.000015, max_token: 4096",
-    "tokens=12345 token_count=99",
-    "https://example.com:8080/path?x=1#user@example.com",
-    "git@github.com:org/repo.git ssh://git@example.com:22/x",
+    "tokens=12345 token_count=99 max_tokens: 4096",
+    "https://example.com:8080/path?x=1#user@example.com git@github.com:org/repo.git ssh://git@example.com:22/x",
     "http://localhost:3000/@scope/package",
     "task-management-system-for-large-teams and sk-SK locale, risk-averse-and-long-kebab-case-name",
     "npm_config_registry ghp_short AKIA sk_live_ eyJhbGciOiJIUzI1NiJ9",
-    "-----BEGIN CERTIFICATE-----\n" + run(64) + "\n-----END CERTIFICATE-----",
+    "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx sk-ant-your-key-goes-in-this-place glpat-XXXXXXXXXXXXXXXXXXXX",
+    # Examples from the documentation of GitHub, AWS and jwt.io.
+    "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a",
+    "AKIA" + "IOSFODNN7EXAMPLE aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIn0.dozjgNryP4J3jVmNHl0w5N",
+    "sk_test_" + "4eC39HqLyjWDarjtT1zdp7dc",
+    "-----BEGIN CERTIFICATE-----\nMIIBPAIBAAJBANPQbQ92nlbeg1Q5JNHSO1Yey46nZ7GJltLWw1cc\n-----END CERTIFICATE-----",
     'if "-----BEGIN PRIVATE KEY-----" in text: raise',
     "between '-----BEGIN RSA PRIVATE KEY-----' and '-----END RSA PRIVATE KEY-----' are lines of base64",
-    '"input_token": "next_token", REFRESH = token, f"token={token1}&password={x}"',
-    "client_request_token=client_request_token",
     "2026-01-02T03:04:05.678Z 10.0.0.1:8080 +1 555 0100",
+    "private_key: x25519.X25519PrivateKey",
 ]
 
 
-@pytest.mark.parametrize(("name", "secret"), SECRETS)
-def test_a_secret_goes_wherever_it_stands(name: str, secret: str) -> None:
-    for before, after in [
-        ("", ""),
-        ("use ", " now"),
-        ("line\n", "\nline"),
-        ("x='", "'"),
-        ("(", ")"),
-        ("\\n", ""),
-    ]:
-        text, found = REDACTOR.redact_text(before + secret + after)
-        assert text.replace("\n", "") == f"{before}[redacted:{name}]{after}".replace("\n", "")
-        assert found == Counter({name: 1})
+@pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind.title)
+def test_a_format_is_found_wherever_it_stands(kind: Format) -> None:
+    using = LEVELS[kind.level]
+    for seed in range(3):
+        text, secret = kind.example(seed)
+        expected = text.replace(secret, f"[redacted:{kind.rule}]")
+        assert masked(text, using) == (expected, Counter({kind.rule: 1}))
+        for raw in (json.dumps({"a": [text]}), json.dumps({"a": [text]}).replace("/", "\\/")):
+            masking = Masking()
+            assert json.loads(using.redact_json(raw.encode(), masking)) == {"a": [expected]}
+        if text == secret:
+            for before, after in [
+                ("use ", " now"),
+                ("line\n", "\nline"),
+                ("x='", "'"),
+                ("(", ")"),
+                ("\\n", ""),
+            ]:
+                assert masked(before + text + after, using)[0] == before + expected + after
 
 
-@pytest.mark.parametrize(("name", "marked"), IN_CONTEXT)
-def test_in_context_only_the_secret_goes(name: str, marked: str) -> None:
-    start, end = marked.index("«"), marked.index("»")
-    text, found = REDACTOR.redact_text(marked.replace("«", "").replace("»", ""))
-    assert text == f"{marked[:start]}[redacted:{name}]{marked[end + 1 :]}"
-    assert found == Counter({name: 1})
+def test_there_are_a_hundred_formats() -> None:
+    assert len(FORMATS) >= 100
+    assert sum(each.level == "tokens" for each in FORMATS) >= 100
 
 
-@pytest.mark.parametrize("text", CLEAN)
+@pytest.mark.parametrize("text", ORDINARY)
 def test_what_is_no_secret_stays(text: str) -> None:
-    assert REDACTOR.redact_text(text) == (text, Counter())
+    assert masked(text) == (text, Counter())
     raw = json.dumps({"text": text, text: 1, "list": [text]}).encode()
-    assert REDACTOR.redact_json(raw)[0] is raw
+    assert KEYS.redact_json(raw, Masking()) is raw
+
+
+def test_the_checksum_decides() -> None:
+    assert has_checksum(GITHUB)
+    wrong = GITHUB[:-1] + ("a" if GITHUB[-1] != "a" else "b")
+    assert not has_checksum(wrong)
+    assert masked(f"x {wrong} {GITHUB} y")[0] == f"x {wrong} [redacted:github-token] y"
+
+
+def test_what_random_means() -> None:
+    assert entropy("aaaa") == 0
+    assert entropy("abcd") == 2
+    assert is_random("q8Zr2Lw9Vt4Xk7Bn1Hm5")
+    for ordinary in ("a" * 40, "abcdefghijklmnop9Zr2", "q8Zr2Lw9Vt4Xk7Bn1EXAMPLE", "0123456789" * 3):
+        assert not is_random(ordinary)
 
 
 @pytest.mark.parametrize(
-    "key",
-    [
-        *(
-            "password",
-            "DB_PASSWORD",
-            "userPassword",
-            "passwd",
-            "password2",
-            "secret",
-            "clientSecret",
-            "token",
-        ),
-        *("access_token", "api_key", "apiKey", "X-Api-Key", "SecretAccessKey", "privateKey", "Authorization"),
-    ],
+    "name",
+    ["password", "DB_PASSWORD", "userPassword", "passwd", "password2", "clientSecret", "apiKey", "X-Api-Key"],
 )
-def test_a_telling_key_gives_its_value_away(key: str) -> None:
-    raw = json.dumps({"a": 1, key: "any thing", "b": [key, "any thing"]}, indent=1).encode()
-    clean, found = REDACTOR.redact_json(raw)
-    assert clean == raw.replace(b'"any thing"', b'"[redacted:credential]"', 1)
-    assert found == Counter(credential=1)
-    assert Redactor(keys=None).redact_json(raw)[0] is raw
+def test_a_telling_name_and_a_random_value(name: str) -> None:
+    raw = json.dumps(
+        {"a": 1, name: "q8Zr2Lw9Vt4Xk7Bn1Hm5", "b": [name, "q8Zr2Lw9Vt4Xk7Bn1Hm5"]}, indent=1
+    ).encode()
+    masking = Masking()
+    clean = KEYS.redact_json(raw, masking)
+    assert clean == raw.replace(b'"q8Zr2Lw9Vt4Xk7Bn1Hm5"', b'"[redacted:credential]"', 1)
+    assert LEVELS["tokens"].redact_json(raw, Masking()) is raw
 
 
 @pytest.mark.parametrize(
-    "raw",
+    ("name", "value", "is_one"),
     [
-        b'{"password":""}',
-        b'{"password":null,"token":12345,"secret":{"name":"x"},"api_key":["x"]}',
-        b'{"password":"${DB}","secret":"********","token":"[redacted:jwt]"}',
-        b'{"nextPageToken":"abc","progressToken":"t-1","continuation_token":"x","eos_token":"</s>"}',
-        b'{"token_type":"bearer","passwordPolicy":"strong","secretName":"x","max_tokens":"5"}',
-        b'{"name":"password","type":"token"}',
-        b'{"pwd":"/home/ada","OLDPWD":"C:\\\\Users"}',
-        b'{"password":"string","authorization":"required"}',
+        ("password", "hunter2", True),
+        ("password", "keyword", False),
+        ("password", "correct horse battery 1", False),
+        ("access_token", "q8Zr2Lw9Vt4Xk7Bn1Hm5", True),
+        ("GITEA_TOKEN", "q8Zr2Lw9Vt4Xk7Bn1Hm5", True),
+        ("fooToken", "q8Zr2Lw9Vt4Xk7Bn1Hm5", False),
+        ("paginationToken", "q8Zr2Lw9Vt4Xk7Bn1Hm5", False),
+        ("NEXT_PAGE_TOKEN", "q8Zr2Lw9Vt4Xk7Bn1Hm5", False),
+        ("lock_token", "q8Zr2Lw9Vt4Xk7Bn1Hm5", False),
+        ("token", "access", False),
+        ("name", "q8Zr2Lw9Vt4Xk7Bn1Hm5", False),
+        ("secret", "my-secret-name-2024", False),
     ],
 )
-def test_keys_that_tell_nothing(raw: bytes) -> None:
-    assert REDACTOR.redact_json(raw)[0] is raw
+def test_names_and_values(name: str, value: str, is_one: bool) -> None:
+    assert is_secret(name, value) is is_one
 
 
 def test_everything_else_keeps_its_bytes() -> None:
-    secret = dict(SECRETS)["github_token"].encode()
+    secret = GITHUB.encode()
     raw = (
         b' {"n":[1.0,1e400,-0,123456789012345678901234567890], "s":"\\u00e9\\/\\ud83d", "d":1,"d":2,\n'
         b'\t"' + secret + b'":"key stays", "x":"a \\"quoted\\\\\\" ' + secret + b'" ,"e":"\\\\"} '
     )
-    clean, found = REDACTOR.redact_json(raw)
     head, tail = raw.rsplit(secret, 1)
-    assert clean == head + b"[redacted:github_token]" + tail
-    assert found == Counter(github_token=1)
+    assert KEYS.redact_json(raw, Masking()) == head + b"[redacted:github-token]" + tail
 
 
 @pytest.mark.parametrize(
     "hidden",
     [
-        rb'{"a":"\u0067hp_%s"}' % run(36).encode(),
-        rb'{"a":"gh\u0070\u005f%s"}' % run(36).encode(),
-        rb'{"p\u0061ssword":"x y"}',
-        rb'{"a":"postgres:\/\/u:pw1@h\/db"}',
-        rb'{"a":"postgres:/\/u:pw1@h\/db"}',
-        rb'{"a":"postgres\u003a\u002f\u002fu\u003apw1\u0040h"}',
+        rb'{"a":"\u0067%s"}' % GITHUB[1:].encode(),
+        rb'{"a":"gh\u0070\u005f%s"}' % GITHUB[4:].encode(),
+        rb'{"p\u0061ssword":"hunter2"}',
+        rb'{"a":"postgres:\/\/u:hunter2@h\/db"}',
+        rb'{"a":"postgres\u003a\u002f\u002fu\u003ahunter2\u0040h"}',
         rb'{"a":"x\npassword\u003dhunter2"}',
         rb'{"a":"\ud83d password=hunter2"}',
-        rb'["{\"password\":\"x y\"}"]',
-        rb'["{\"a\":\"{\\\"password\\\":\\\"x y\\\"}\"}"]',
+        rb'["{\"password\":\"hunter2\"}"]',
+        rb'["{\"a\":\"{\\\"password\\\":\\\"hunter2\\\"}\"}"]',
     ],
 )
 def test_spelling_is_no_hiding_place(hidden: bytes) -> None:
-    clean, found = REDACTOR.redact_json(hidden)
-    assert found.total() == 1
-    assert b"[redacted:" in clean
-    json.loads(clean)
-    assert not any(part in json.dumps(json.loads(clean)) for part in (run(36), "hunter2", "pw1", "x y"))
-
-
-def test_json_in_a_string_stays_json() -> None:
-    inner = json.dumps({"password": 'a "b" \\', "n": 1.0, "t": "ghp_" + run(36)}, indent=2)
-    raw = json.dumps([{"type": "text", "text": inner}]).encode()
-    clean, found = REDACTOR.redact_json(raw)
-    assert json.loads(json.loads(clean)[0]["text"]) == {
-        "password": "[redacted:credential]",
-        "n": 1.0,
-        "t": "[redacted:github_token]",
-    }
-    assert found == Counter(credential=1, github_token=1)
+    masking = Masking()
+    clean = json.dumps(json.loads(KEYS.redact_json(hidden, masking)))
+    assert masking.found.total() == 1
+    assert not any(part in clean for part in (GITHUB[4:], "hunter2"))
 
 
 def test_deep_and_long_documents() -> None:
-    secret = "glpat-" + run(20)
-    deep = b"[" * 100_000 + b'"' + secret.encode() + b'"' + b"]" * 100_000
-    assert REDACTOR.redact_json(deep)[0] == deep.replace(secret.encode(), b"[redacted:gitlab_token]")
+    deep = b"[" * 100_000 + b'"' + GITLAB.encode() + b'"' + b"]" * 100_000
+    assert KEYS.redact_json(deep, Masking()) == deep.replace(GITLAB.encode(), b"[redacted:gitlab-token]")
     for pad in [*range(65_500, 65_560), 2040, 66_550, 131_060, 300_000]:
-        text = "x" * pad + " " + secret + " " + "y" * 70_000 + " password=hunter2 " + "z" * 10
-        clean, found = REDACTOR.redact_json(json.dumps([1, text, {"password": "p", "q": text[:9]}]).encode())
-        assert found == Counter(gitlab_token=1, credential=2)
-        assert len(json.loads(clean)[1]) == len(text) - len(secret) + 23 - 7 + 21
+        text = "x" * pad + " " + GITLAB + " " + "y" * 70_000 + " password=hunter2 " + "z" * 10
+        masking = Masking()
+        KEYS.redact_json(json.dumps([1, text, {"password": "hunter2", "q": text[:9]}]).encode(), masking)
+        assert masking.found == {"gitlab-token": 1, "credential": 2}
 
 
 @st.composite
@@ -269,15 +224,17 @@ def planted(draw: st.DrawFn) -> tuple[Any, Counter[str], list[str]]:
     """Any JSON, with known secrets in some of its strings."""
     found: Counter[str] = Counter()
     secrets: list[str] = []
+    formats = [each for each in FORMATS if each.level == "tokens"]
 
     def plant(value: Any) -> Any:
         if isinstance(value, str):
             if not draw(st.booleans()):
                 return value
-            name, secret = draw(st.sampled_from(SECRETS))
-            found[name] += 1
+            kind = draw(st.sampled_from(formats))
+            text, secret = kind.example()
+            found[kind.rule] += 1
             secrets.append(secret)
-            return f"{value} {secret} {value}"
+            return f"{value} {text} {value}"
         if isinstance(value, list):
             return [plant(item) for item in value]
         if isinstance(value, dict):
@@ -297,31 +254,40 @@ def shape(value: Any) -> Any:
 
 @settings(max_examples=examples(200))
 @given(planted(), st.booleans(), st.sampled_from([None, 1]))
-def test_every_planted_secret_is_gone_and_counted(
+def test_every_planted_secret_is_masked_and_counted(
     plan: tuple[Any, Counter[str], list[str]], ascii_only: bool, indent: int | None
 ) -> None:
     value, expected, secrets = plan
     raw = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
-    clean, found = REDACTOR.redact_json(raw)
-    assert found == expected
-    result = json.loads(clean)
-    assert shape(result) == shape(value)
-    text = json.dumps(result, ensure_ascii=False)
+    masking = Masking()
+    clean = LEVELS["tokens"].redact_json(raw, masking)
+    assert masking.found == expected
+    assert shape(json.loads(clean)) == shape(value)
+    text = json.dumps(json.loads(clean), ensure_ascii=False)
     assert not any(json.dumps(secret)[1:-1] in text for secret in secrets)
     assert (clean is raw) == (not expected)
-    again, none = REDACTOR.redact_json(clean)
-    assert again is clean
-    assert not none
 
 
 noise = st.lists(
     st.one_of(
         words,
-        st.sampled_from([secret for _, secret in SECRETS]),
-        st.sampled_from([text.replace("«", "").replace("»", "") for _, text in IN_CONTEXT]),
-        st.sampled_from(CLEAN[:5] + CLEAN[9:]),
+        st.sampled_from([each.example()[0] for each in FORMATS]),
+        st.sampled_from(ORDINARY[:5] + ORDINARY[9:]),
         st.sampled_from(
-            ["password", "token", "=", ":", '"', "'", "[redacted:", "]", "[redacted:jwt]", " ", "\n"]
+            [
+                "password",
+                "token",
+                "=",
+                ":",
+                '"',
+                "'",
+                "[redacted:",
+                "]",
+                "[redacted:jwt:abcdef]",
+                " ",
+                "\n",
+                "\\",
+            ]
         ),
     ),
     max_size=8,
@@ -329,35 +295,56 @@ noise = st.lists(
 
 
 @settings(max_examples=examples(300))
-@given(noise)
-@example('secret"="' * 3)
-def test_twice_is_once(text: str) -> None:
-    clean, _ = REDACTOR.redact_text(text)
-    assert REDACTOR.redact_text(clean) == (clean, Counter())
+@given(noise, st.dictionaries(st.sampled_from(["password", "a", "token", "n"]), noise, max_size=3))
+@example("see [redacted:github-token:aaaaaa] and [redacted:x]", {})
+def test_what_was_masked_comes_back_exactly(text: str, members: dict[str, str]) -> None:
+    """Also if the text was full of things that look like placeholders."""
+    memory = Memory()
+    value = [text, members, {"text": json.dumps(members)}]
+    raw = json.dumps(value).encode()
+    clean = KEYS.redact_json(raw, Masking(memory.mark))
+    assert json.loads(restored(clean, memory.values.get, strict=True)) == value
+    assert restored(json.loads(clean), memory.values.get, strict=True) == value
+    again = KEYS.redact_text(text, Masking(memory.mark))
+    assert restored(f"before {again} after", memory.values.get, strict=True) == f"before {text} after"
 
 
 @settings(max_examples=examples(200))
 @given(noise, st.dictionaries(st.sampled_from(["password", "a", "token", "n"]), noise, max_size=3))
 def test_raw_and_decoded_agree(text: str, members: dict[str, str]) -> None:
-    """The triggers on raw JSON miss nothing that the patterns find in the decoded value."""
+    """The triggers on raw JSON miss nothing that the rules find in the decoded value."""
     value = [text, members, {"text": json.dumps(members)}]
-    slow = Redactor({**BUILT_IN, "never": r"[^\s\S]\d"})  # no literal: it looks at every value
+    slow = Redactor("keys", {"never": r"[^\s\S]\d"})  # it looks at every value
     for ascii_only in (True, False):
         raw = json.dumps(value, ensure_ascii=ascii_only).encode()
-        assert REDACTOR.redact_json(raw) == slow.redact_json(raw)
+        assert KEYS.redact_json(raw, Masking()) == slow.redact_json(raw, Masking())
 
 
-@settings(max_examples=examples(150))
-@given(
-    st.sampled_from(
-        [r"\w+", r".+", r"\S+ \S+", r".\[", r"[a-z]{2}", r"(?i)RED", r"a.*d", r"x(?P<secret>\d+)", r"\]"]
-    ),
-    noise,
-)
-def test_twice_is_once_for_any_pattern(pattern: str, text: str) -> None:
-    redactor = Redactor({**BUILT_IN, "mine": pattern})
-    clean, _ = redactor.redact_text(text)
-    assert redactor.redact_text(clean) == (clean, Counter())
+def test_an_unknown_placeholder_is_refused() -> None:
+    for text in ("x [redacted:jwt:aaaaaa] y", "[redacted:jwt]"):
+        for arguments in (json.dumps({"a": text}).encode(), {"a": [text]}):
+            with pytest.raises(Failure, match="Nothing is known"):
+                restored(arguments, lambda _: None, strict=True)
+            assert restored(arguments, lambda _: None, strict=False) == arguments
+    assert restored(b'{"a":"[redacted:jwt:aaaaaa]"}', {"aaaaaa": 'p"\n\\é'}.get, strict=True) == (
+        b'{"a":"p\\"\\n\\\\\xc3\xa9"}'
+    )
+
+
+def test_the_notice() -> None:
+    masking = Masking(lambda name, value: f"[redacted:{name}:abcdef]")
+    KEYS.redact_text(f"{GITHUB} {GITLAB} password=hunter2 password=hunter3", masking)
+    assert masking.notice().startswith(
+        "4 secrets are masked (2 credential, 1 github-token, 1 gitlab-token). Use a"
+    )
+    masking = Masking()
+    KEYS.redact_text(GITHUB, masking)
+    assert masking.notice() == (
+        "1 secret is masked (1 github-token). A placeholder without an id cannot be restored: do not write it back."
+    )
+
+
+# -- patterns of the user -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -365,54 +352,47 @@ def test_twice_is_once_for_any_pattern(pattern: str, text: str) -> None:
     [
         (r"TICKET-\d{6}", "see TICKET-123456.", "see [redacted:mine]."),
         (r"(?i)ticket-\d+", "see TicKet-1.", "see [redacted:mine]."),
-        (r"(?i)kiss-\d+", "\u212a\u0131\u017f\u017f-5", "[redacted:mine]"),
         (r"id=(?P<secret>\d+)", "id=55 id=66", "id=[redacted:mine] id=[redacted:mine]"),
         (r"\d{3}-\d{2}-\d{4}", "ssn 123-45-6789", "ssn [redacted:mine]"),
-        (r"(?:foo|bar)\d", "xfoo1 bar2", "x[redacted:mine] [redacted:mine]"),
         (r"é+", "caféé", "caf[redacted:mine]"),
         ("a/b", "a/b", "[redacted:mine]"),
-        (r"(?<=\s)ab$", "x ab", "x [redacted:mine]"),
+        (r"(?:a+)+$", "x ab aaa", "x ab [redacted:mine]"),
+        (r"^whole$", "whole", "[redacted:mine]"),
     ],
 )
 def test_patterns_of_the_user(pattern: str, value: str, clean: str) -> None:
-    redactor = Redactor({"mine": pattern}, keys=None)
-    assert redactor.redact_text(value)[0] == clean
-    for ascii_only in (True, False):
-        raw = json.dumps({"k": [value]}, ensure_ascii=ascii_only).encode()
-        assert json.loads(redactor.redact_json(raw)[0]) == {"k": [clean]}
+    redactor = Redactor("custom", {"mine": pattern})
+    assert masked(value, redactor)[0] == clean
+    for raw in (json.dumps({"k": [value]}), json.dumps({"k": [value]}, ensure_ascii=False)):
+        assert json.loads(redactor.redact_json(raw.encode(), Masking())) == {"k": [clean]}
     escaped = "".join(f"\\u{ord(c):04x}" for c in value)
-    assert json.loads(redactor.redact_json(b'"%s"' % escaped.encode())[0]) == clean
+    assert json.loads(redactor.redact_json(b'"%s"' % escaped.encode(), Masking())) == clean
+
+
+def test_a_rule_can_be_replaced_and_switched_off() -> None:
+    assert masked(GITHUB, Redactor("tokens", {"github-token": ""})) == (GITHUB, Counter())
+    assert (
+        masked(GITHUB, Redactor("tokens", {"github-token": "ghp_"}))[0]
+        == f"[redacted:github-token]{GITHUB[4:]}"
+    )
+    assert (
+        masked(f"{GITHUB} AB-1", Redactor("custom", {"mine": "AB-[0-9]"}))[0] == f"{GITHUB} [redacted:mine]"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "pattern", "reason"),
     [
-        ("mine", "a(b", r"redaction pattern 'mine': missing \), unterminated subpattern at position 1"),
-        ("mine", "*a", "nothing to repeat at position 0"),
+        ("mine", "a(b", r"redaction pattern 'mine': missing \)"),
+        ("mine", "*a", "no argument for repetition operator"),
+        ("mine", r"(?<=a)b", "invalid perl operator.*the syntax is RE2's"),
         ("mine", "a*", "matches the empty string"),
-        ("mine", "(a+)+b", "unbounded repetition inside another"),
-        ("mine", r"(?:\w*\s?)*x", "unbounded repetition inside another"),
-        ("mine", "((?:ab|c+)d){2,}e", "unbounded repetition inside another"),
         ("my name", "a", "a name consists of"),
     ],
 )
 def test_patterns_that_cannot_be_used_say_why(name: str, pattern: str, reason: str) -> None:
     with pytest.raises(BadPattern, match=reason):
-        Redactor({name: pattern})
-
-
-@pytest.mark.parametrize("pattern", ["(a++b)+", "(?>a+)+", "(a{1,9})+", "a+b+", "(?:a+b){1,5}"])
-def test_repetitions_that_end_are_taken(pattern: str) -> None:
-    Redactor({"mine": pattern})
-
-
-def test_keys_of_the_user() -> None:
-    redactor = Redactor({}, keys=SENSITIVE_KEYS.replace("authorization", "authorization|iban"))
-    assert (
-        json.loads(redactor.redact_json(b'{"iban":"DE0012","a":"b"}')[0])["iban"] == "[redacted:credential]"
-    )
-    redactor = Redactor({}, keys="^iban$")
-    assert redactor.redact_json(b'{"iban":"DE0012","password":"b"}')[1] == Counter(credential=1)
+        Redactor("custom", {name: pattern})
 
 
 @pytest.mark.parametrize(
@@ -425,10 +405,10 @@ def test_keys_of_the_user() -> None:
             "[redacted:",
             "1:AA",
         ),
+        *("curl -u ", "login password ", "(a+)+"),
     ],
 )
-def test_built_in_patterns_do_not_blow_up(unit: str) -> None:
-    """No time is asserted: a pattern that is not linear here would not come back."""
-    text = unit * (400_000 // len(unit))
-    clean, _ = REDACTOR.redact_text(text)
-    assert REDACTOR.redact_text(clean)[0] == clean
+def test_nothing_blows_up(unit: str) -> None:
+    """No time is asserted: a rule that is not linear here would not come back."""
+    masked(unit * (400_000 // len(unit)))
+    masked("a" * 100_000, Redactor("custom", {"mine": "(a+)+b"}))

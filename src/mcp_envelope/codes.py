@@ -254,6 +254,9 @@ Loosen the schema of that field, or leave the secret out of the result.
 BAD_RESULT internal: The tool returned something that cannot be put on the wire.
 Do not repeat the same call. Tell the user that the tool is broken.
 Return JSON values, text, or content blocks.
+MASK_UNKNOWN argument: A placeholder in the arguments stands for a masked value that is not known here.
+Read the value again from the same server, and use the new placeholder as it is; do not make one up.
+Placeholders are kept for a server and a caller, as long as results are. Check that all replicas use one vault.
 HANDLE_UNKNOWN missing: No stored result has this handle.
 Copy the handle exactly as it was given, or call the tool again.
 Another caller's handle counts as unknown, too. Check that all replicas use one vault.

@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -46,6 +45,7 @@ from .scrubbing import SAID, scrub
 
 if TYPE_CHECKING:
     from .config import Policy, Settings
+    from .redaction import Masking
 
 _log = logging.getLogger("mcp_envelope")
 _READINGS: Final = get_args(As)
@@ -179,8 +179,13 @@ def make_plan(
     read_as: As = "auto",
     remarks: Remarks | None = None,
     arguments: Mapping[str, Any] | None = None,
+    masking: Masking | None = None,
+    is_masked: bool = False,
 ) -> Plan:
-    """Read what a tool returned or raised, and everything that is known about it."""
+    """Read what a tool returned or raised, and everything that is known about it.
+
+    `masking` takes note of masked values; with `is_masked`, those in the payload are masked already.
+    """
     profile = profile or (cast(Profile, policy.detail) if policy else "minimal")
     if profile not in PROFILES:
         raise ValueError(f"profile is one of {', '.join(PROFILES)}; got {profile!r}")
@@ -219,18 +224,22 @@ def make_plan(
         # The schema describes {"result": …}, so a text is a value like any other.
         payload = Payload(node=payload.as_node())
     rankings = {**outcome.rank, **(rank or {})}
-    secrets: Counter[str] = Counter()
     if policy is not None:
         rankings = {**{path: rank_by(*keys) for path, keys in policy.lists.items()}, **rankings}
         payload = _select(payload, policy.include_only, policy.exclude_fields, None if wrap else schema)
-        if policy.redact:
-            from . import redaction  # its patterns take a while to compile, and a plain `seal` needs none
+        if policy.redacts:
+            from . import redaction  # its rules take a while to compile, and a plain `seal` needs none
 
-            using = redaction.redactor(tuple(policy.redact_patterns.items()))
-            payload = redaction.redact_payload(payload, using, secrets)
-            if secrets and schema is not None and not _conforms(payload, schema, wrap):
+            using = redaction.redactor(policy.redact, tuple(policy.redact_patterns.items()))
+            if masking is None:
+                masking = redaction.Masking()
+            if not is_masked:
+                payload = redaction.redact_payload(payload, using, masking)
+            if masking.found and schema is not None and not _conforms(payload, schema, wrap):
                 outcome = replace(outcome, error=redaction.REDACTED)
-            outcome = redaction.redact_outcome(outcome, using, secrets)
+            outcome = redaction.redact_outcome(outcome, using, masking)
+            if masking.found:
+                outcome = replace(outcome, warnings=(*outcome.warnings, masking.notice()))
     return Plan(
         payload=payload,
         budget=budget,
@@ -242,7 +251,7 @@ def make_plan(
         profile=profile,
         truncatable=frozenset(policy.truncatable) if policy is not None else frozenset(),
         images=policy.images if policy is not None else ImageBudget(),
-        redacted=secrets,
+        redacted=masking.found if masking is not None else {},
     )
 
 

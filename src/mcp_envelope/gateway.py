@@ -10,8 +10,11 @@ awaits nothing; adapters do.
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -35,8 +38,9 @@ from .schema.widening import without_required
 from .tracing import trace, trace_untouched
 
 if TYPE_CHECKING:
-    from .redaction import Redactor
+    from .redaction import Masking, Redactor
     from .vault.ledger import Ledger, LedgerEntry
+    from .vault.masks import Masks
     from .vault.vault import CallerVault, Vault
 
 _log = logging.getLogger("mcp_envelope")
@@ -48,6 +52,10 @@ _BUDGET: Final = {
 _WRAPPED: Final = "x-fastmcp-wrap-result"
 # How many settled policies and published schemas are remembered.
 _REMEMBERED: Final = 4096
+# As in `redaction`, which is loaded only if it is needed.
+_PLACEHOLDER: Final = "[redacted:"
+# For how many callers masked values are at hand; the vault has those of the others.
+_CALLERS: Final = 256
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -149,7 +157,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 class Gateway:
     """`vault` is an address, a vault, or None for the one in the settings; `ledger` likewise, False for none.
 
-    `budget`, in tokens, or `max_bytes` applies where neither the settings nor the tool set one.
+    `budget`, in tokens, or `max_bytes` applies where neither the settings nor the tool set one. `identity` tells
+    this server from others that use the same vault, in more detail than its name.
     """
 
     def __init__(
@@ -163,11 +172,15 @@ class Gateway:
         token_budget: bool = True,
         budget: int | None = None,
         max_bytes: int | None = None,
+        identity: str = "",
     ) -> None:
         self._default = Declared(tokens=budget, max_bytes=max_bytes)
         self.settings = settings or Settings()
         self.dialect = None if dialect is None else dialects.dialect(dialect).name
         self.server = server
+        self.identity = identity
+        # Masked values, by caller.
+        self._masks: OrderedDict[str | None, Masks] = OrderedDict()
         if isinstance(vault, str):
             _check_vault(vault)
         self._vault = vault
@@ -295,11 +308,10 @@ class Gateway:
             measured = result.without_images(policy.images)
             if measured.size > budget.most_bytes or not all(map(budget.holds, measured.lanes())):
                 return False
-        if policy.redact:
-            using = _redactor(policy)
+        if policy.redacts:
             parts = result.content if result.structured is None else (*result.content, result.structured)
             for part in parts:
-                if using.may_find(raw := bytes(part)) and using.redact_json(raw)[1]:
+                if self.masked(call, raw := bytes(part)) is not raw:
                     return False
         self._record_untouched(call, size)
         if call.span is not None:
@@ -309,17 +321,65 @@ class Gateway:
     def passes_text(self, text: str, size: int, call: Call) -> bool:
         """`passes` for a result known to be one short JSON text, well within its budget."""
         policy = call.policy
-        if not call.is_quiet or (policy.redact and _redactor(policy).may_find_in(text)):
+        if not call.is_quiet or (policy.redacts and _redactor(policy).may_find(text.encode())):
             return False
         self._record_untouched(call, size)
         return True
 
-    def redacted(self, policy: Policy, raw: bytes) -> bytes:
-        """Return a JSON document without the secrets in it; the same object if there are none."""
-        if not policy.redact:
+    # -- masked values ----------------------------------------------------------------------------------------
+
+    def masking(self, call: Call) -> Masking | None:
+        """Return what takes note of a result's masked values; None if nothing is to be masked."""
+        if not call.policy.redacts:
+            return None
+        from .redaction import Masking
+
+        masks = self._masks_of(call.owner)
+        return Masking(None if masks is None else masks.placeholder)
+
+    def masked(self, call: Call, raw: bytes, masking: Masking | None = None) -> bytes:
+        """Return a JSON document with its secrets masked; the same object if there are none."""
+        if not call.policy.redacts:
             return raw
-        using = _redactor(policy)
-        return using.redact_json(raw)[0] if using.may_find(raw) else raw
+        using = _redactor(call.policy)
+        if not using.may_find(raw):
+            return raw
+        masking = masking or self.masking(call)
+        assert masking is not None
+        return using.redact_json(raw, masking)
+
+    def restored(self, arguments: Any, call: Call) -> Any:
+        """Return the arguments of a call, as JSON or as Python objects, with the originals of masked values.
+
+        Arguments without placeholders are returned as the same object. `Failure` is raised for a placeholder that
+        stands for nothing, unless nothing is masked here anyway.
+        """
+        if not _has_placeholder(arguments):
+            return arguments
+        from .redaction import restored
+
+        masks = self._masks_of(call.owner)
+        return restored(
+            arguments, (lambda _: None) if masks is None else masks.original, strict=call.policy.redacts
+        )
+
+    def _masks_of(self, owner: str | None) -> Masks | None:
+        vault = self.vault
+        if vault is None:
+            return None
+        with self._lock:
+            known = self._masks.get(owner)
+            if known is None:
+                from .vault.masks import Masks
+
+                known = self._masks[owner] = Masks(
+                    vault, self.identity or program_identity(self.server), owner
+                )
+                if len(self._masks) > _CALLERS:
+                    self._masks.popitem(last=False)
+            return known
+
+    # -- sealing ----------------------------------------------------------------------------------------------
 
     def seal(
         self,
@@ -330,10 +390,11 @@ class Gateway:
         store: bool = True,
         handle: str | None = None,
         warnings: Sequence[str] = (),
+        masking: Masking | None = None,
     ) -> Sealed:
         """Seal whatever a tool returned or raised; store it if it was cut, and record the call.
 
-        `handle` names a payload that was stored already, while it came in.
+        `handle` names a payload that was stored already, and `masking` says what was masked, while it came in.
         """
         policy, published, spoken = call.policy, call.published, call.dialect
         begun = time.perf_counter()
@@ -356,6 +417,8 @@ class Gateway:
             rank={path: rank for path, rank in call.declared.lists.items() if not _ranks(policy, path)},
             is_error=is_error,
             remarks=call.remarks,
+            masking=masking or self.masking(call),
+            is_masked=masking is not None,
             arguments=call.arguments,
         )
         sealed = seal_plan(plan, spoken, self.keeping(call.owner) if store and handle is None else None)
@@ -489,16 +552,25 @@ def _ledger_entry() -> type[LedgerEntry]:
     return LedgerEntry
 
 
-@cache
-def _redactor_of(patterns: tuple[tuple[str, str], ...]) -> Redactor:
-    from . import redaction  # its patterns take a while to compile
-
-    return redaction.redactor(patterns)
-
-
 def _redactor(policy: Policy) -> Redactor:
-    patterns = policy.redact_patterns
-    return _redactor_of(tuple(patterns.items()) if patterns else ())
+    from .redaction import redactor  # only if it is on: its rules take a while to compile
+
+    return redactor(policy.redact, tuple(policy.redact_patterns.items()))
+
+
+def _has_placeholder(value: object) -> bool:
+    if isinstance(value, str):
+        return _PLACEHOLDER in value
+    if isinstance(value, bytes):
+        return _PLACEHOLDER.encode() in value
+    if isinstance(value, dict):
+        return any(_has_placeholder(key) or _has_placeholder(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_has_placeholder, value))
+
+
+def program_identity(name: str) -> str:
+    """Return what tells a server of this program from others, also from those that have the same name."""
+    return "\0".join([name, os.path.abspath(sys.argv[0]), os.getcwd()])
 
 
 def _check_vault(address: str) -> None:

@@ -1,11 +1,14 @@
-r"""Masks secrets in string values, before anything is measured or stored.
+r"""Masks secrets in string values, before anything is measured or stored, and puts them back.
 
-Strategy: almost every payload is clean, so the clean case must be nearly free. Each pattern has triggers:
-looser expressions, one of which matches the raw JSON wherever the pattern matches a decoded value. The triggers
-form one `re2.Set`, which scans close to a gigabyte per second; a clean document is returned as the same object.
-Where a trigger matches, the place is narrowed down by halving, the string values around it are found by
-counting quotes, and only these are decoded, searched by `re` and, if changed, encoded again. Everything else
-keeps its bytes. An escape that could hide a letter (`\u0041`) is a trigger, too.
+Strategy: almost every payload is clean, so the clean case must be nearly free. The triggers of all rules form one
+`re2.Set`, which scans some 500 MB a second; a clean document is returned as the same object. Where a trigger
+matches, the place is narrowed down by halving, the string values around it are found by counting quotes, and only
+these are decoded, searched and, if changed, encoded again. Everything else keeps its bytes. An escape that could
+hide a letter (`\u0041`) is a trigger, too. Every expression is RE2, so all of it takes linear time.
+
+A masked value is replaced by a placeholder, `[redacted:github-token:k3f9qa]`. Somebody else remembers what it
+stands for (`vault.masks`); here, placeholders in the arguments of a call are replaced by what they stand for. A
+text that looks like a placeholder is masked as well, so that masking and restoring is the identity for any text.
 """
 
 from __future__ import annotations
@@ -13,10 +16,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
-from functools import lru_cache
-from importlib import import_module
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -24,120 +26,149 @@ import re2  # type: ignore[import-untyped]
 from msgspec.structs import replace
 
 from .codes import Problem
-from .jsontext.document import Buffer, sniff
-from .outcome import Outcome, UpgradeHint
+from .jsontext.document import Buffer
+from .outcome import Failure, Outcome, UpgradeHint
 from .payload import Payload, read_payload, to_json
-from .secrets import BUILT_IN, CREDENTIAL, PATH, PLAIN, SENSITIVE_KEYS, TRIGGERS
+from .secrets import LEVELS, TELLING, Rule, is_secret, rules
 
-Scan: TypeAlias = Callable[[str], bool]
+# Remembers a value under the name of its kind, and returns its placeholder; None if it can't be remembered.
+Mark: TypeAlias = Callable[[str, str], str | None]
 
 _CHUNK: Final = 1 << 16  # scanned at once
 _LEAF: Final = 1 << 11  # where halving stops
 _OVERLAP: Final = 1 << 10  # no trigger is longer
-_REACH: Final = 1 << 15  # no built-in match is longer
-_MARGIN: Final = 1 << 9  # no built-in match starts farther before its trigger
-_INNER: Final = 8  # how many levels of JSON in strings are searched
+_MEMORY: Final = 1 << 26  # for the automaton of all triggers
 
-_MARK: Final = re.compile(r"\[redacted:[A-Za-z0-9_.-]{1,64}\]")
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME: Final = r"[A-Za-z0-9_.-]{1,64}"
+_PLACEHOLDER: Final = re.compile(rf"\[redacted:{_NAME}(?::([a-z2-7]{{4,32}}))?\]")
+_OPENING: Final = "[redacted:"
+# The name of what only looks like a placeholder.
+_LOOKALIKE: Final = "text"
 _STRING: Final = re.compile(rb'("[^"]*")(?:[ \t\r\n]*:[ \t\r\n]*)?')  # in bytes without escaped quotes
-# Escapes of characters that occur in triggers, or of letters that fold to i, k or s.
-_HIDING: Final = r"\\u(?:00[2-7]|013[01]|017[fF]|212[aA])"
+# Escapes of characters that occur in triggers.
+_HIDING: Final = r"\\u00[2-7]"
+_WORD: Final = re.compile(rb"[A-Za-z0-9_-]")
+_ESCAPES: Final = (b"\\n", b"\\r", b"\\t")
 
 
 class BadPattern(ValueError):
-    """A pattern that can't be used. The message says which one, where and why."""
+    """A pattern that can't be used. The message says which one and why."""
 
 
-class _Pattern(NamedTuple):
-    name: str
-    regex: re.Pattern[str]
-    triggers: tuple[str, ...]
-    scan: Scan | None
-    built_in: bool
+class Masking:
+    """What was masked in one result: how many values of each kind, and how many can't be restored."""
 
-    def span(self, match: re.Match[str]) -> tuple[int, int]:
-        for group in self.regex.groupindex:
-            if group.startswith("secret") and match.start(group) >= 0:
-                return match.span(group)
-        return match.span()
+    def __init__(self, mark: Mark | None = None) -> None:
+        self.found: Counter[str] = Counter()
+        self.lost = 0
+        self._mark = mark
+        # Whether what only looks like a placeholder is masked.
+        self.lookalikes = mark is not None
 
-    def matches(self, text: str) -> Iterator[re.Match[str]]:
-        if self.scan is None or not self.built_in:
-            yield from self.regex.finditer(text)
-            return
-        # In a long text, use `re` only around the triggers: it is a hundred times slower than the scan.
-        done = 0
-        for low in range(0, len(text), _CHUNK):
-            high = low + _CHUNK + _OVERLAP
-            if len(text) <= _CHUNK or _scan_any(self.scan, text[low:high]):
-                for match in self.regex.finditer(text, max(done, low - _MARGIN), high + _REACH):
-                    if match.start() >= high:
-                        break
-                    done = match.end()
-                    yield match
+    def mask(self, name: str, value: str) -> str:
+        self.found[name] += 1
+        placeholder = None if self._mark is None else self._mark(name, value)
+        if placeholder is not None:
+            return placeholder
+        self.lost += 1
+        return f"{_OPENING}{name}]"
 
-    def replaced(self, text: str, found: Counter[str]) -> str:
-        marks = [mark.span() for mark in _MARK.finditer(text)]
-        parts: list[str] = []
-        copied = 0
-        for start, end in map(self.span, self.matches(text)):
-            for low, high in marks:
-                if low <= start and end <= high:
-                    end = start
-                elif low < end and start < high:  # a mark is replaced whole or left alone, never cut
-                    start, end = min(start, low), max(end, high)
-            if copied <= start < end:
-                found[self.name] += 1
-                parts += text[copied:start], f"[redacted:{self.name}]"
-                copied = end
-        return "".join([*parts, text[copied:]]) if parts else text
+    def notice(self) -> str:
+        """Return what the reader should know."""
+        total = self.found.total()
+        kinds = ", ".join(f"{count} {name}" for name, count in self.found.most_common())
+        masked = f"{total} secret{'s are' if total > 1 else ' is'} masked ({kinds})."
+        if self.lost:
+            return f"{masked} A placeholder without an id cannot be restored: do not write it back."
+        return f"{masked} Use a placeholder as it is: in a call to this server it stands for the original."
+
+
+class _Compiled(NamedTuple):
+    rule: Rule
+    regex: Any
+    secrets: tuple[int, ...]
+    names: tuple[int, ...]
+
+    def spans(self, data: bytes) -> Iterator[tuple[int, int]]:
+        for match in self.regex.finditer(data):
+            group = next((each for each in self.secrets if match.start(each) >= 0), 0)
+            start, end = match.span(group)
+            value = data[start:end].decode("utf-8", "surrogatepass")
+            if self.names:
+                name = next(match.group(each) for each in self.names if match.start(each) >= 0)
+                # A value that goes on with a bracket is code: `password = get_password2()`.
+                if data[end : end + 1] not in (b"(", b"[") and is_secret(name.decode(), value):
+                    yield start, end
+            elif self.rule.check(value) and not (self.rule.edged and _in_word(data, start, end)):
+                yield start, end
+
+
+def _in_word(data: bytes, start: int, end: int) -> bool:
+    # The `n` of an escaped line break isn't part of a word.
+    before = _WORD.match(data, start - 1) if start else None
+    return bool(_WORD.match(data, end) or (before and data[start - 2 : start] not in _ESCAPES))
 
 
 class Redactor:
-    r"""Replaces what the patterns match with `[redacted:NAME]`, and counts the replacements.
+    r"""Replaces secrets by placeholders.
 
-    `patterns` maps names to expressions for `re`; to add to the built-in ones, use
-    `Redactor({**BUILT_IN, "ticket": r"TICKET-\d{6}"})`. If a pattern has groups whose names start with `secret`,
-    only what they match is replaced. `keys` matches the keys whose values are secrets whatever they look like;
-    None turns that off.
+    `level` is "tokens", "keys", or "custom" for `patterns` alone. These map names to expressions for RE2, such as
+    `{"ticket": r"TICKET-\d{6}"}`. If one has groups whose names start with `secret`, only what they match is
+    replaced. A pattern with the name of a built-in rule replaces it, and an empty one switches it off.
     """
 
-    def __init__(self, patterns: Mapping[str, str] = BUILT_IN, *, keys: str | None = SENSITIVE_KEYS) -> None:
-        self._patterns = [_compile(name, pattern) for name, pattern in patterns.items()]
-        # Patterns without a trigger have to be tried on every value.
-        self._blind = [pattern for pattern in self._patterns if pattern.scan is None]
-        triggers = [trigger for pattern in self._patterns for trigger in pattern.triggers]
-        self._keys: re.Pattern[str] | None = None
-        self._everywhere = bool(self._blind)
-        if keys is not None:
-            sensitive = _compile("keys", keys)
-            self._keys = sensitive.regex
-            self._everywhere |= sensitive.scan is None
-            triggers += sensitive.triggers
-        self._scan = _scanner([*triggers, _HIDING])
-
-    def redact_text(self, text: str) -> tuple[str, Counter[str]]:
-        """Return the text with its secrets masked, and how many of each kind. JSON is treated as JSON."""
-        found: Counter[str] = Counter()
-        return self._text(text, found, 0), found
-
-    def redact_json(self, raw: bytes) -> tuple[bytes, Counter[str]]:
-        """Do the same for a valid JSON document. One without secrets is returned as the same object."""
-        found: Counter[str] = Counter()
-        return self._document(raw, found, 0), found
+    def __init__(self, level: str = "tokens", patterns: Mapping[str, str] | None = None) -> None:
+        own = patterns or {}
+        built_in = [rule for known in LEVELS if known == level for rule in rules(known)]
+        self._rules = [rule for rule in built_in if rule.name not in own]
+        self._own = [_custom(name, pattern) for name, pattern in own.items() if pattern]
+        self._by_name = level == "keys"
+        lookalike = Rule(_LOOKALIKE, _PLACEHOLDER.pattern, r"\[redacted:", bool, edged=False)
+        self._rules.append(lookalike)
+        self._set = re2.Set.SearchSet(_options(never_capture=True, max_mem=_MEMORY))
+        for trigger in [*(rule.trigger for rule in self._rules), _HIDING]:
+            self._set.Add(trigger.encode())
+        self._set.Compile()
 
     def may_find(self, raw: Buffer) -> bool:
         """Whether a valid JSON document may contain secrets; if not, it needn't be searched."""
-        if len(raw) <= _CHUNK:
-            return self.may_find_in(str(raw, "utf-8", "replace"))
+        if len(raw) <= _CHUNK and not self._own:
+            return self._set.Match(raw) is not None
         return next(self._places(raw), None) is not None
 
-    def may_find_in(self, text: str) -> bool:
-        """Do the same for a short document that is already a string."""
-        return self._everywhere or self._scan(text)
+    def redact_text(self, text: str, masking: Masking) -> str:
+        """Return the text with its secrets masked."""
+        data = text.encode("utf-8", "surrogatepass")
+        parts: list[str] = []
+        copied = 0
+        for start, end, name in self._spans(data, masking):
+            value = data[start:end].decode("utf-8", "surrogatepass")
+            parts += data[copied:start].decode("utf-8", "surrogatepass"), masking.mask(name, value)
+            copied = end
+        return "".join(parts) + data[copied:].decode("utf-8", "surrogatepass") if parts else text
 
-    def _document(self, raw: bytes, found: Counter[str], depth: int) -> bytes:
+    def _spans(self, data: bytes, masking: Masking) -> list[tuple[int, int, str]]:
+        """Return what is to be masked, in order. Where matches overlap, all of it goes under the first name."""
+        hits = [
+            _compiled(self._rules[at]) for at in sorted(self._set.Match(data) or ()) if at < len(self._rules)
+        ]
+        found = [
+            (start, end, hit.rule.name)
+            for hit in (*self._own, *hits)
+            if hit.rule.name != _LOOKALIKE or masking.lookalikes
+            for start, end in hit.spans(data)
+        ]
+        joined: list[tuple[int, int, str]] = []
+        for start, end, name in sorted(found, key=lambda span: span[:2]):
+            if joined and start < joined[-1][1]:
+                first, last, kept = joined[-1]
+                joined[-1] = first, max(last, end), kept
+            elif start < end:
+                joined.append((start, end, name))
+        return joined
+
+    def redact_json(self, raw: bytes, masking: Masking) -> bytes:
+        """Do the same for the string values of a JSON document. A clean one is returned as the same object."""
         strings: _Strings | None = None
         parts: list[bytes] = []
         done = copied = 0
@@ -146,19 +177,26 @@ class Redactor:
             for key, start, end in strings.values(max(low, done), high):
                 done = end
                 first = start if key is None else key[0]
-                if not self._everywhere and not self._scan(raw[first:end].decode("utf-8", "replace")):
+                if not self._own and not self._set.Match(raw[first:end]):
                     continue
                 text = _decode(raw[start:end])
                 name = None if key is None else _decode(raw[key[0] : key[1]])
-                clean = self._value(name, text, found, depth)
+                clean = self._value(name, text, masking)
                 if clean != text:
                     parts += raw[copied:start], _encode(clean)
                     copied = end
         return b"".join([*parts, raw[copied:]]) if parts else raw
 
+    def _value(self, name: str | None, text: str, masking: Masking) -> str:
+        if self._by_name and name is not None and TELLING.search(name) and is_secret(name, text):
+            spans = self._spans(text.encode("utf-8", "surrogatepass"), masking)
+            return masking.mask(spans[0][2] if spans else "credential", text)
+        return self.redact_text(text, masking)
+
     def _places(self, raw: Buffer) -> Iterator[tuple[int, int]]:
         """Yield the ranges that may contain secrets, in order and narrowed down."""
-        if self._everywhere:
+        if self._own:
+            # What these match may be spelled in many ways, so that all strings have to be decoded.
             yield 0, len(raw)
             return
         view = memoryview(raw)
@@ -166,46 +204,13 @@ class Redactor:
             stack = [(at, min(at + _CHUNK, len(raw)))]
             while stack:
                 low, high = stack.pop()
-                if not self._scan(str(view[low : high + _OVERLAP], "utf-8", "replace")):
+                if not self._set.Match(view[low : high + _OVERLAP]):
                     continue
                 if high - low <= _LEAF:
                     yield low, high + _OVERLAP
                 else:
                     middle = (low + high) // 2
                     stack += (middle, high), (low, middle)
-
-    def _value(self, key: str | None, text: str, found: Counter[str], depth: int) -> str:
-        inside: Counter[str] = Counter()
-        clean = self._text(text, inside, depth)
-        if key is not None and self._is_secret(key, text) and not _MARK.fullmatch(clean):
-            found[CREDENTIAL] += 1
-            return f"[redacted:{CREDENTIAL}]"
-        found.update(inside)
-        return clean
-
-    def _is_secret(self, key: str, text: str) -> bool:
-        if self._keys is None or not self._keys.search(key) or PLAIN.match(text):
-            return False
-        # `PWD` is also the name of the working directory.
-        return not (key.lower() in ("pwd", "oldpwd") and PATH.match(text))
-
-    def _text(self, text: str, found: Counter[str], depth: int) -> str:
-        suspicious = _scan_any(self._scan, text)
-        if not suspicious and not self._everywhere:
-            return text
-        if depth < _INNER and (inner := _json_inside(text)) is not None:
-            clean = self._document(inner, found, depth + 1)
-            return text if clean is inner else clean.decode()
-        patterns = self._patterns if suspicious else self._blind
-        # Repeat until nothing changes, because one replacement may expose a match for another pattern. Each
-        # round leaves less text outside of marks, so this ends; and redacting again changes nothing.
-        while True:
-            before = text
-            for pattern in [p for p in patterns if p.scan is None or _scan_any(p.scan, text)]:
-                text = pattern.replaced(text, found)
-            if text == before:
-                return text
-            patterns = self._patterns
 
 
 class _Strings:
@@ -247,112 +252,41 @@ class _Strings:
         return self._bare.rindex(b'"', 0, end), end + 1, start
 
 
+def _options(**more: Any) -> Any:
+    """Return options for expressions over bytes."""
+    options = re2.Options()
+    options.encoding, options.log_errors = re2.Options.Encoding.LATIN1, False
+    for name, value in more.items():
+        setattr(options, name, value)
+    return options
+
+
+@cache
+def _compiled(rule: Rule) -> _Compiled:
+    return _with_groups(rule, re2._Regexp(rule.pattern.encode(), _options()))
+
+
 @lru_cache(maxsize=256)
-def _compile(name: str, pattern: str) -> _Pattern:
+def _custom(name: str, pattern: str) -> _Compiled:
     where = f"redaction pattern {name!r}"
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise BadPattern(f"{where}: a name consists of letters, digits, '_', '-' and '.'")
-    if known := TRIGGERS.get(pattern):
-        return _Pattern(name, re.compile(pattern, re.ASCII | re.MULTILINE), known, _scanner(known), True)
+    options = re2.Options()
+    options.log_errors = False
     try:
-        regex = re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        position = getattr(error, "pos", None)
-        at = "" if position is None else f" at position {position}"
-        raise BadPattern(f"{where}: {getattr(error, 'msg', error)}{at}: {pattern!r}") from None
+        regex = re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
+        raise BadPattern(f"{where}: {reason} (the syntax is RE2's: no look-around): {pattern!r}") from None
     if regex.search(""):
         raise BadPattern(f"{where} matches the empty string, and so everywhere: {pattern!r}")
-    # The parser of `re` is private, but what it returns has been the same for twenty years.
-    tree = import_module("re._parser").parse(pattern)
-    if _nested(tree):
-        raise BadPattern(
-            f"{where} has an unbounded repetition inside another one, which can take forever; "
-            f"bound one of them ({{1,40}}) or make it possessive (++, *+): {pattern!r}"
-        )
-    triggers = _triggers(pattern, _literals(tree))
-    return _Pattern(name, regex, triggers, _scanner(triggers) if triggers else None, False)
+    return _with_groups(Rule(name, pattern, "", bool, edged=False), regex)
 
 
-def _subtrees(value: Any) -> Iterator[Any]:
-    if hasattr(value, "state"):
-        yield value
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _subtrees(part)
-
-
-def _nested(tree: Any, inside: bool = False) -> bool:
-    """Whether an unbounded repetition is inside another one and can be entered again, as in `(a+)+`."""
-    for op, value in tree:
-        kind = str(op)
-        within = inside and kind in ("SUBPATTERN", "BRANCH", "GROUPREF_EXISTS")
-        if kind in ("MAX_REPEAT", "MIN_REPEAT"):
-            endless = value[1] > 1000
-            if inside and endless:
-                return True
-            within = inside or endless
-        if any(_nested(part, within) for part in _subtrees(value)):
-            return True
-    return False
-
-
-def _literals(tree: Any) -> set[str]:
-    """Return literals of which every match contains one: the set whose shortest member is longest, if any."""
-    choices: list[set[str]] = []
-    run = ""
-    for op, value in [*tree, (None, None)]:
-        kind = str(op)
-        # Characters that JSON may escape end a run.
-        if kind == "LITERAL" and 0x20 <= value < 0x7F and chr(value) not in '"\\/':
-            run += chr(value)
-            continue
-        if len(run) > 1:
-            choices.append({run})
-        run = ""
-        if kind in ("SUBPATTERN", "ATOMIC_GROUP", "BRANCH") or ("REPEAT" in kind and value[0] > 0):
-            parts = [_literals(part) for part in _subtrees(value)]
-            choices.append(set().union(*parts) if all(parts) else set())
-    return max(filter(None, choices), key=lambda choice: min(map(len, choice)), default=set())
-
-
-def _triggers(pattern: str, literals: set[str]) -> tuple[str, ...]:
-    escaped = ["".join(c if c.isalnum() else f"\\x{ord(c):02x}" for c in text) for text in sorted(literals)]
-    if literals and re.search(r"\(\?[a-zA-Z]*i", pattern):
-        # Unlike RE2, `re` folds two more letters to an i.
-        spelled = "|".join(
-            text.replace("i", "[i\u0130\u0131]").replace("I", "[i\u0130\u0131]") for text in escaped
-        )
-        return (f"(?i:{spelled})",)
-    return tuple(escaped)
-
-
-def _scanner(triggers: Iterable[str]) -> Scan:
-    """Return a function that says whether any trigger matches a text, in one linear pass."""
-    options = re2.Options()
-    options.never_capture = True
-    triggers_set = re2.Set.SearchSet(options)
-    for trigger in dict.fromkeys(triggers):
-        triggers_set.Add(trigger)
-    triggers_set.Compile()
-    match = triggers_set.Match
-    return lambda text: bool(match(text))
-
-
-def _scan_any(scan: Scan, text: str) -> bool:
-    try:
-        return scan(text)
-    except UnicodeEncodeError:  # half a surrogate pair
-        return scan(text.encode("utf-8", "replace").decode())
-
-
-def _json_inside(text: str) -> bytes | None:
-    if text.lstrip(" \t\r\n")[:1] not in ("{", "["):
-        return None
-    try:
-        raw = text.encode()
-    except UnicodeEncodeError:
-        return None
-    return raw if sniff(raw) is not None else None
+def _with_groups(rule: Rule, regex: Any) -> _Compiled:
+    groups = {name if isinstance(name, str) else name.decode(): at for name, at in regex.groupindex.items()}
+    named = [tuple(at for name, at in groups.items() if name.startswith(kind)) for kind in ("secret", "name")]
+    return _Compiled(rule, regex, named[0], named[1] if rule.trigger else ())
 
 
 def _decode(raw: bytes) -> str:
@@ -367,6 +301,47 @@ def _encode(text: str) -> bytes:
         return json.dumps(text).encode()
 
 
+@lru_cache(32)
+def redactor(level: str, patterns: tuple[tuple[str, str], ...] = ()) -> Redactor:
+    """Return the redactor for a level and the user's own patterns; it is cached."""
+    return Redactor(level, dict(patterns))
+
+
+# -- restoring ----------------------------------------------------------------------------------------------
+
+
+def restored(value: Any, original: Callable[[str], str | None], *, strict: bool) -> Any:
+    """Return arguments with the originals in place of placeholders. JSON comes as bytes, and stays JSON.
+
+    `original` returns what an id stands for. With `strict`, `Failure` is raised for a placeholder that stands for
+    nothing; otherwise it is left as it is.
+    """
+    is_json = isinstance(value, bytes)
+
+    def put_back(match: re.Match[str]) -> str:
+        known = original(match[1]) if match[1] else None
+        if known is None and strict:
+            raise Failure("MASK_UNKNOWN", f"Nothing is known about the masked value {match[0]}: not sent.")
+        if known is None:
+            return match[0]
+        return _encode(known).decode()[1:-1] if is_json else known
+
+    if isinstance(value, bytes):
+        return _PLACEHOLDER.sub(put_back, value.decode("utf-8", "surrogateescape")).encode(
+            "utf-8", "surrogateescape"
+        )
+    if isinstance(value, str):
+        return _PLACEHOLDER.sub(put_back, value)
+    if isinstance(value, dict):
+        return {
+            restored(key, original, strict=strict): restored(item, original, strict=strict)
+            for key, item in value.items()
+        }
+    return [restored(item, original, strict=strict) for item in value] if isinstance(value, list) else value
+
+
+# -- payloads and outcomes ----------------------------------------------------------------------------------
+
 # The masked value no longer conforms to the output schema: the structure can't be sent, but the text can.
 REDACTED: Final = Problem(
     "RESULT_REDACTED",
@@ -375,61 +350,43 @@ REDACTED: Final = Problem(
 )
 
 
-@lru_cache(32)
-def redactor(patterns: tuple[tuple[str, str], ...] = ()) -> Redactor:
-    """Return the redactor for the built-in patterns and these; it is cached."""
-    return Redactor({**BUILT_IN, **dict(patterns)})
-
-
-def redact_payload(payload: Payload, using: Redactor, found: Counter[str]) -> Payload:
-    """Return the payload with its secrets masked, and count them by pattern in `found`."""
-    if payload.partial:
-        # It was masked when it was stored.
-        return payload
+def redact_payload(payload: Payload, using: Redactor, masking: Masking) -> Payload:
+    """Return the payload with its secrets masked."""
+    blocks = payload.blocks
+    if blocks is not None:
+        blocks = tuple([_redact_block(block, using, masking) for block in blocks])
     if payload.node is not None:
         original = payload.original()
-        text, secrets = using.redact_json(original)
-        found.update(secrets)
-        same = text is original or not secrets
-        if payload.blocks is None:
-            return payload if same else read_payload(text, "json")
-        document = payload if same else read_payload(text, "json")
-        blocks = tuple([_redact_block(block, using, found) for block in payload.blocks])
-        return Payload(node=document.node, source=document.source, blocks=blocks)
+        text = using.redact_json(original, masking)
+        document = payload if text is original else read_payload(text, "json")
+        return Payload(node=document.node, source=document.source, blocks=blocks) if blocks else document
     if payload.text is not None:
-        clean, secrets = using.redact_text(payload.text.decode())
-        found.update(secrets)
-        return payload if not secrets else Payload(text=clean.encode())
-    if payload.blocks is None:
-        return payload
-    return Payload(blocks=tuple([_redact_block(block, using, found) for block in payload.blocks]))
+        words = payload.text.decode()
+        clean = using.redact_text(words, masking)
+        return payload if clean is words else Payload(text=clean.encode("utf-8", "replace"))
+    return payload if blocks is None else Payload(blocks=blocks)
 
 
-def _redact_block(block: Buffer, using: Redactor, found: Counter[str]) -> Buffer:
-    if not using.may_find(block):
-        # The usual case, and worth a shortcut, since a block may be large.
-        return block
-    text, secrets = using.redact_json(bytes(block))
-    found.update(secrets)
-    return text if secrets else block
+def _redact_block(block: Buffer, using: Redactor, masking: Masking) -> Buffer:
+    # A block may be large, and is usually clean.
+    return using.redact_json(bytes(block), masking) if using.may_find(block) else block
 
 
-def redact_outcome(outcome: Outcome, using: Redactor, found: Counter[str]) -> Outcome:
-    """Return the outcome with the secrets in its texts masked."""
+def redact_outcome(outcome: Outcome, using: Redactor, masking: Masking) -> Outcome:
+    """Return the outcome with the secrets in its texts masked, which may name placeholders."""
+    masking.lookalikes = False
 
     def masked(value: Any) -> Any:
         if isinstance(value, str):
-            clean, secrets = using.redact_text(value)
-            found.update(secrets)
-            return clean
+            return using.redact_text(value, masking)
         if isinstance(value, tuple):
             return tuple([masked(item) for item in value])
         if isinstance(value, Problem | UpgradeHint):
             return type(value)(*[masked(getattr(value, each.name)) for each in fields(value)])
         if isinstance(value, Mapping) and value:
-            raw, secrets = using.redact_json(to_json(value))
-            found.update(secrets)
-            return msgspec.json.decode(raw) if secrets else value
+            raw = to_json(value)
+            clean = using.redact_json(raw, masking)
+            return value if clean is raw else msgspec.json.decode(clean)
         return value
 
     changes = {

@@ -1,158 +1,444 @@
-"""What secrets look like: the built-in patterns, and their triggers in raw JSON.
+r"""What secrets look like: a table of rules, and how a candidate is judged.
 
-Strategy: a pattern is exact and slow, a trigger is loose and fast; a trigger matches the raw JSON wherever its
-pattern matches a decoded value. Many tokens are recognized by their prefix, other secrets only by their
-context. A group whose name begins with `secret` is the part to mask.
+Strategy: a rule's expression (RE2, over the bytes of a decoded string) proposes a candidate, and its check decides.
+A checksum is best; next comes a structure that can be decoded; otherwise the candidate must be as random as a key
+is, and not one of the examples that documentation is full of. Each rule has a trigger, a looser and shorter
+expression that matches the raw JSON wherever the rule matches a decoded string; all triggers together form one
+set, which is searched in a single pass. In the level `tokens`, a secret is recognized by its own shape; the level
+`keys` adds values that are secrets because of the name before them.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Final
+from base64 import b64decode, urlsafe_b64decode
+from collections import Counter
+from collections.abc import Callable
+from hashlib import blake2b
+from math import log2
+from typing import Final, Literal, NamedTuple
+from zlib import crc32
 
-# The name under which values of sensitive keys and assignments (`password=…`) are counted.
-CREDENTIAL: Final = "credential"
+Level = Literal["tokens", "keys"]
+LEVELS: Final[tuple[Level, ...]] = ("tokens", "keys")
+Check = Callable[[str], bool]
 
-# A token doesn't start inside a word; the `n` of an escaped line break isn't part of a word.
-_L: Final = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
-_R: Final = r"(?![A-Za-z0-9_-])"
 
-# Tokens with a distinctive prefix. The expression is both pattern and trigger.
-_TOKENS: Final = {
-    "anthropic_key": r"sk-ant-[A-Za-z0-9_-]{20,}",
-    "atlassian_token": r"ATATT3[A-Za-z0-9_=-]{60,}",
-    "databricks_token": r"dapi[0-9a-f]{32}",
-    "digitalocean_token": r"do[opr]_v1_[0-9a-f]{64}",
-    "docker_token": r"dckr_pat_[A-Za-z0-9_-]{27,}",
-    "github_token": r"(?:gh[oprsu]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})",
-    "gitlab_token": r"gl(?:pat|ptt|oas|cbt|soat|rt|dt)-[A-Za-z0-9_-]{20,}",
-    "google_oauth": r"(?:ya29\.[A-Za-z0-9_-]{30,}|GOCSPX-[A-Za-z0-9_-]{28})",
-    "huggingface_token": r"hf_[A-Za-z]{34}",
-    "pypi_token": r"pypi-AgE[A-Za-z0-9_-]{50,}",
-    "sendgrid_key": r"SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}",
-    "shopify_token": r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
-    "slack_token": r"(?:xox[a-z]-[A-Za-z0-9-]{10,}|xapp-[0-9]-[A-Za-z0-9-]{20,})",
-    "stripe_key": r"(?:(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+]{24,})",
-    "vault_token": r"hv[bs]\.[A-Za-z0-9_-]{24,}",
-}
-# The same for prefixes that also occur inside words or blobs: these need an edge on both sides.
-_EDGED: Final = {
-    "aws_access_key": r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}",
-    "google_api_key": r"AIza[A-Za-z0-9_-]{35}",
-    "npm_token": r"npm_[A-Za-z0-9]{36}",
-    "openai_key": r"sk-(?:(?:proj|svcacct|admin|or-v1)-[A-Za-z0-9_-]{20,}|[A-Za-z0-9]{32,})",
-    "twilio_key": r"SK[0-9a-f]{32}",
-}
-# Names whose values are secrets; in groups, because the engine is fast when it looks for few prefixes.
-_NAME_GROUPS: Final = (
-    "pass(?:word|wd|phrase|code)|credentials?",
-    "pwd|secret(?:[_-]?key)?|token",
-    "(?:api|access)[_-]?key",
-    "(?:account|auth)[_-]?key|authorization",
-    "(?:private|shared|signing|encryption)[_-]?key",
-)
-_NAMES: Final = "|".join(_NAME_GROUPS).replace("|authorization", "")
-_NAMED: Final = [rf"(?i:(?:{group})[0-9]{{0,3}}(?:[\"'\\]|\s{{0,8}}[:=]))" for group in _NAME_GROUPS]
-# Tokens that only page through results, or belong to a vocabulary.
-_HARMLESS: Final = (
-    "next|page|prev|previous|continuation|cursor|progress|sync|resume|start|end|stop|input|output|request"
-    "|eos|bos|pad|unk|mask|sep|cls|special"
-)
-SENSITIVE_KEYS: Final = rf"(?i:^(?!.*(?:{_HARMLESS})[_-]?token\d*$).*(?:{_NAMES}|authorization)\d*$)"
-_NOT_PAGING: Final = "".join(
-    f"(?<!{word}{joint}token)" for word in _HARMLESS.split("|") for joint in ("", "_", "-")
-)
-# Placeholders: values that refer to a secret but aren't one.
-_DUMMY: Final = (
-    r"(?:\$\{|\$\(|\$[A-Z_]+(?![^\s\"',;&@])|%[A-Z_]+%|%\(|\{{1,2}[A-Za-z_ ]|<[A-Za-z]|[*•.xX]+(?![^\s\"',;&@])"
-    r"|(?i:none|null|nil|true|false|undefined|required|optional|string|str|bytes|any|unset|n/a)"
-    r"(?![^\s\"',;&@)])|\[redacted:)"
-)
-PLAIN: Final = re.compile(rf"\s*(?:{_DUMMY}\S*\s*)?\Z")
-PATH: Final = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
-# A character of an unquoted value.
-_V: Final = r"[^\s\"'`,;&|<>()\[\]{}\\]"
-# `config.password` is code.
-_ATTRIBUTE: Final = rf"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?!{_V})"
+class Rule(NamedTuple):
+    """What a group `secret…` matches is masked, or else the whole match. With `edged`, it is not inside a word.
 
-# (pattern, triggers) for secrets that are recognized by their context. Groups named `secret…` are masked.
-_CONTEXT: Final = {
-    "private_key": (
-        r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:(?=(?:[^-]|-(?!-)){0,600}?[A-Za-z0-9+/=]{32})(?:[^-]|-(?!----)){0,16384}"
-        r"-----END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
-        # Cut off: as far as it looks like a key.
-        r"|(?=(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]{40})(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{8,}+){1,400})",
-        r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY",
+    A rule with a group `name…` matches an assignment, and is judged by `is_secret`.
+    """
+
+    name: str
+    pattern: str
+    trigger: str
+    check: Check
+    edged: bool = True
+
+
+# -- judging a candidate ------------------------------------------------------------------------------------
+
+_BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_EXAMPLE: Final = re.compile(
+    r"example|placeholder|dummy|sample|changeme|change[_-]me|redacted|your|insert|xxxx|\*\*\*|\.\.\.|fake|todo|here$",
+    re.IGNORECASE,
+)
+# Digests of published keys: Stripe's two test keys, Azurite's, the Cosmos DB emulator's.
+_PUBLISHED: Final = {"458c614e", "0ee0e6b4", "8cb332bf", "f4d2602a"}
+# How long a run of neighbours (abcdef, 123456) may be in a random text.
+_RUN: Final = 6
+
+
+def entropy(text: str) -> float:
+    """Return Shannon's entropy of the characters, in bits for each."""
+    return -sum(n / len(text) * log2(n / len(text)) for n in Counter(text).values())
+
+
+def is_random(text: str) -> bool:
+    """Whether a text could be a key: as many different characters as chance gives, and no example."""
+    if not text or entropy(text) < min(3.0, 0.7 * log2(len(text))):
+        return False
+    return not (_EXAMPLE.search(text) or _has_run(text) or digest(text) in _PUBLISHED)
+
+
+def digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+
+
+def _has_run(text: str) -> bool:
+    length = 1
+    for one, other in itertools.pairwise(text):
+        length = length + 1 if ord(other) - ord(one) == 1 else 1
+        if length >= _RUN:
+            return True
+    return False
+
+
+def has_checksum(token: str) -> bool:
+    """Whether the last six characters of a GitHub or npm token are the CRC-32 of those before, in base 62."""
+    body, expected = token.rpartition("_")[2][:-6], token[-6:]
+    rest, written = crc32(body.encode()), ""
+    for _ in expected:
+        rest, digit = divmod(rest, 62)
+        written = _BASE62[digit] + written
+    return written == expected
+
+
+def _decoded(text: str) -> str:
+    """Return what a base64 text holds, in either alphabet and with or without padding; nothing if it is none."""
+    try:
+        padded = text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)
+        return (urlsafe_b64decode if set(text) & set("-_") else b64decode)(padded).decode()
+    except ValueError:
+        return ""
+
+
+def _is_jwt(text: str) -> bool:
+    header, payload, *_ = text.split(".")
+    return '"' in _decoded(header) and "John Doe" not in _decoded(payload) and is_random(text)
+
+
+def _is_login(text: str) -> bool:
+    """Whether it is base64 of `user:password`."""
+    user, colon, password = _decoded(text).partition(":")
+    return bool(user and colon and password) and user.isprintable() and is_password(password)
+
+
+# Stand-ins for a value: ${VAR}, $VAR, %VAR%, {{ var }}, <value>, %s; paths; names of functions and variables.
+_STAND_IN: Final = re.compile(
+    r"\$[\w({]|%\w*[%s(]|\{|<|\[|process\.env|os\.environ|env[.:(]|secrets?\.|vault:|ENC\["
+    r"|^[/~.]|(?i:passw(?:or)?d)"
+)
+_ORDINARY: Final = re.compile(
+    r"(?i)(?:my|the|a|new|old|some|db|is|super|very|default|test|no|bad|wrong|good|right)?[_.\- ]?"
+    r"(?:pass(?:w(?:or)?d|phrase|code)?|pwd|pw|secret|token|api[_-]?key|key|admin|root|user(?:name)?|guest|test(?:ing)?|"
+    r"demo|foo(?:bar)?|bar|baz|qwerty|letmein|welcome|postgres(?:ql)?|mysql|maria|mongo(?:db)?|redis|rabbitmq|"
+    r"docker|hello|world|abc|string|str|bytes|none|null|true|false|value|hash|sha|md5|base|utf|bearer|oauth|basic)"
+    r"[\W_\d]*(?:pass(?:word)?|secret|token|key|word)?[\W_\d]*"
+)
+# Words and short numbers with something between them: names of things, versions, dates, paths, calls.
+_NAMES: Final = re.compile(
+    r"(?:[A-Za-z]+|v?\d{1,4})(?:[-_.:/@ ]+(?:[A-Za-z]+|v?\d{1,4}))*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"
+)
+
+
+def is_password(text: str) -> bool:
+    """Whether a text is a password that somebody chose: no word, and of more than one kind of characters."""
+    if not 6 <= len(text) <= 256 or text.split() != [text] or entropy(text) * len(text) < 15:
+        return False
+    kinds = [re.search(kind, text) is not None for kind in ("[a-z]", "[A-Z]", "[0-9]", r"[^\w./:@-]")]
+    if sum(kinds) < 2 or not any(kinds[2:]):
+        return False
+    return not (
+        _STAND_IN.search(text)
+        or _ORDINARY.fullmatch(text)
+        or _NAMES.fullmatch(text)
+        or _EXAMPLE.search(text)
+        or _has_run(text)
+        or digest(text) in _PUBLISHED
+    )
+
+
+def is_key(text: str) -> bool:
+    """Whether a text is a key that a machine made: long, random, with digits among its letters."""
+    digits = sum(map(str.isdigit, text))
+    return (
+        16 <= len(text) <= 4096
+        and 2 <= digits < len(text)
+        and text.isascii()
+        and re.fullmatch(r"[\w+/=.~:!@#$%^&*-]+", text) is not None
+        and not (_STAND_IN.search(text) or _NAMES.fullmatch(text) or "://" in text)
+        and is_random(text)
+    )
+
+
+# -- telling names ------------------------------------------------------------------------------------------
+
+_WORDS: Final = (
+    r"pass(?:word|wd|phrase|code)|pwd|credentials?|authorization|secret(?:[_-]?access)?(?:[_-]?key)?"
+    r"|(?:api|access|account|auth|private|shared|signing|encryption|service|master|client)[_-]?key|[_-]?auth|token"
+)
+TELLING: Final = re.compile(rf"(?i)(?:{_WORDS})[0-9]{{0,3}}$")
+_PASSWORD: Final = re.compile(r"(?i)(?:pass(?:word|wd|phrase|code)|pwd)[0-9]{0,3}$")
+# A token that lets somebody in has such a word before it, or none. A cursor, a lock or a word of a text has others.
+_TOKEN: Final = re.compile(
+    r"(?i)(?:^|access|auth|api|app|bearer|refresh|id|session|bot|deploy|private|personal|oauth2?|user|admin|service"
+    r"|client|secret|security|registry|webhook|registration|runner|install(?:ation)?)[_-]*token[0-9]{0,3}$"
+)
+_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*_TOKEN[0-9]{0,3}")
+_CURSOR: Final = re.compile(
+    r"(?i)(?:next|page|pagination|prev|previous|continuation|continue|cursor|progress|sync|resume|start|end|stop|lock"
+    r"|input|output|request|eos|bos|pad|unk|mask|sep|cls|special|max|min|csrf|idempotency)[_-]*token[0-9]{0,3}$"
+)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a value is a secret, given the name that it has."""
+    if TELLING.search(name) is None:
+        return False
+    if re.search(r"(?i)token[0-9]{0,3}$", name):
+        is_telling = _TOKEN.search(name) or _VARIABLE.fullmatch(name)
+        return bool(is_telling) and not _CURSOR.search(name) and is_key(value)
+    if _PASSWORD.search(name):
+        return is_password(value) or is_key(value)
+    return is_key(value) or (name.lower().endswith("auth") and _is_login(value))
+
+
+# -- the rules ----------------------------------------------------------------------------------------------
+
+_W: Final = "[A-Za-z0-9]"
+_U: Final = "[A-Za-z0-9_-]"
+_X: Final = "[0-9a-f]"
+# JSON may escape a slash.
+_S: Final = r"\\?/"
+_UUID: Final = f"{_X}{{8}}-{_X}{{4}}-{_X}{{4}}-{_X}{{4}}-{_X}{{12}}"
+
+# Tokens that begin, or go on, in a way of their own.
+_TOKENS: Final[dict[str, tuple[str, ...]]] = {
+    "1password-token": (f"ops_eyJ{_U}{{100,}}",),
+    "adafruit-key": (f"aio_{_W}{{28}}",),
+    "age-key": ("AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}",),
+    "airtable-token": (rf"pat{_W}{{14}}\.{_X}{{64}}",),
+    "alibaba-key": (f"LTAI{_W}{{12,26}}",),
+    "anthropic-key": (f"sk-ant-{_U}{{20,}}",),
+    "apify-token": (f"apify_api_{_W}{{30,}}",),
+    "artifactory-token": (f"AKCp{_W}{{60,}}", f"cmVmdGtu{_W}{{50,}}"),
+    "atlassian-token": ("AT(?:ATT3|CTT3|STT3|OTT3|BB)[A-Za-z0-9_=-]{24,}",),
+    "aws-access-key": ("(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}", "A3T[A-Z0-9][A-Z2-7]{16}"),
+    "aws-bedrock-key": ("ABSK[A-Za-z0-9+/]{100,}={0,2}",),
+    "amazon-mws-token": (rf"amzn\.mws\.{_UUID}",),
+    "brevo-key": (f"xkeysib-{_X}{{64}}-{_W}{{16}}", f"xsmtpsib-{_X}{{64}}-{_W}{{16}}"),
+    "buildkite-token": (f"bkua_{_X}{{40}}",),
+    "cerebras-key": (f"csk-{_W}{{40,}}",),
+    "circleci-token": (f"CCI(?:PAT|PRJ)_{_W}{{20,}}_{_X}{{40}}",),
+    "clojars-token": (f"CLOJARS_{_X}{{60}}",),
+    "cloudflare-key": (f"v1\\.0-{_X}{{24}}-{_X}{{100,}}",),
+    "contentful-token": (f"CFPAT-{_U}{{43}}",),
+    "crates-token": (f"cio{_W}{{32}}",),
+    "databricks-token": (f"dapi{_X}{{32}}(?:-[0-9])?",),
+    "dbt-token": (f"dbt[cu]_{_U}{{30,}}",),
+    "digitalocean-token": (f"do[opr]_v1_{_X}{{64}}",),
+    "docker-token": (f"dckr_(?:pat|oat)_{_U}{{27,}}",),
+    "doppler-token": (rf"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]{{2,40}}\.)?{_W}{{40,}}",),
+    "dropbox-token": (f"sl\\.(?:u\\.)?{_U}{{120,}}",),
+    "duffel-token": (f"duffel_(?:live|test)_{_U}{{43}}",),
+    "dynatrace-token": (r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}",),
+    "easypost-key": (f"EZ[AT]K{_W}{{54}}",),
+    "elevenlabs-key": (f"sk_{_X}{{48}}",),
+    "figma-token": (f"fig[dor]_{_U}{{40,}}",),
+    "firecrawl-key": (f"fc-{_X}{{32}}",),
+    "fireworks-key": (f"fw_{_W}{{22,}}",),
+    "flutterwave-key": (f"FLWSECK(?:_TEST)?-{_W}{{12,}}(?:-X)?",),
+    "fly-token": ("(?:FlyV1 )?fm[12][ar]?_[A-Za-z0-9+/=_-]{100,}",),
+    "frameio-token": (f"fio-u-{_U}{{64}}",),
+    "gitlab-token": (
+        f"gl(?:pat|ptt|oas|cbt|soat|rt|dt|ft|imt|agent|ffct)-{_U}{{20,}}(?:\\.[0-9a-z]{{2}}\\.[0-9a-z]{{9}})?",
+        f"GR1348941{_U}{{20}}",
     ),
-    "telegram_token": (rf"(?<![0-9])[0-9]{{8,10}}:AA[A-Za-z0-9_-]{{33}}{_R}", r":AA[A-Za-z0-9_-]{33}"),
-    "jwt": (
-        rf"{_L}eyJ[A-Za-z0-9_-]{{10,1000}}\.[A-Za-z0-9_-]{{10,12000}}(?:\.[A-Za-z0-9_-]{{0,4000}}){{1,3}}",
-        r"eyJ[A-Za-z0-9_-]{10}[A-Za-z0-9_-]*\.[A-Za-z0-9_-]",
+    "google-api-key": (f"AIza{_U}{{35}}", f"AQ\\.Ab8R{_U}{{40,}}"),
+    "google-oauth": (f"ya29\\.{_U}{{30,}}", f"GOCSPX-{_U}{{28}}", f"1//0{_U}{{60,}}"),
+    "grafana-token": (f"gls?a?_{_W}{{32}}_{_X}{{8}}", f"glc_eyJ{_W}{{32,}}={{0,2}}"),
+    "groq-key": (f"gsk_{_W}{{48,}}",),
+    "heroku-key": (f"HRKU-(?:AA)?{_U}{{36,}}",),
+    "hubspot-token": (f"pat-(?:na|eu|ap)[0-9]-{_UUID}",),
+    "huggingface-token": ("hf_[A-Za-z]{34}", "api_org_[A-Za-z]{34}"),
+    "jfrog-token": (f"eyJ2ZXIiOi{_U}{{60,}}",),
+    "langfuse-key": (f"sk-lf-{_UUID}",),
+    "langsmith-key": (f"lsv2_(?:pt|sk)_{_X}{{32}}_{_X}{{10}}",),
+    "launchdarkly-key": (f"(?:sdk|api|mob)-{_UUID}",),
+    "linear-key": (f"lin_(?:api|oauth)_{_W}{{40,}}",),
+    "mapbox-token": (rf"sk\.eyJ{_U}{{40,}}\.{_U}{{20,}}",),
+    "mailgun-private-key": (f"key-{_X}{{32}}",),
+    "netlify-token": (f"nf[pcoub]_{_W}{{36,}}",),
+    "newrelic-key": ("NRAK-[A-Z0-9]{27}", f"NRI[IQ]-{_U}{{32}}", f"NRJS-{_X}{{19}}"),
+    "notion-token": (f"ntn_{_W}{{40,}}", f"secret_{_W}{{43}}"),
+    "nuget-key": ("oy2[a-z0-9]{43}",),
+    "nvidia-key": (f"nvapi-{_U}{{60,}}",),
+    "openai-key": (f"sk-(?:proj|svcacct|admin|None)-{_U}{{20,}}", f"sk-{_W}{{32,}}"),
+    "openrouter-key": (f"sk-or-v1-{_X}{{64}}",),
+    "paypal-token": (f"access_token\\$(?:production|sandbox)\\$[0-9a-z]{{16}}\\${_X}{{32}}",),
+    "perplexity-key": (f"pplx-{_W}{{40,}}",),
+    "pinecone-key": (f"pcsk_{_W}{{5,8}}_{_W}{{50,}}",),
+    "plaid-token": (f"access-(?:sandbox|development|production)-{_UUID}",),
+    "planetscale-token": (f"pscale_(?:tkn|pw|oauth)_{_U}{{32,}}",),
+    "posthog-key": (f"phx_{_W}{{40,}}",),
+    "postman-key": (f"PMAK-{_X}{{24}}-{_X}{{34}}",),
+    "prefect-key": (f"pn[ub]_{_W}{{36}}",),
+    "pulumi-token": (f"pul-{_X}{{40}}",),
+    "pypi-token": (f"pypi-AgE{_U}{{50,}}",),
+    "razorpay-key": (f"rzp_(?:live|test)_{_W}{{14,}}",),
+    "readme-key": (f"rdme_{_W}{{70}}",),
+    "render-key": (f"rnd_{_W}{{28,}}",),
+    "replicate-token": (f"r8_{_W}{{37}}",),
+    "resend-key": (f"re_{_W}{{8}}_{_W}{{20,}}",),
+    "rubygems-key": (f"rubygems_{_X}{{48}}",),
+    "sendgrid-key": (rf"SG\.{_U}{{20,24}}\.{_U}{{39,50}}",),
+    "sentry-token": ("sntrys_eyJ[A-Za-z0-9+/=_-]{60,}", f"sntryu_{_X}{{64}}"),
+    "shippo-token": (f"shippo_(?:live|test)_{_X}{{40}}",),
+    "shopify-token": ("shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",),
+    "slack-token": (
+        rf"xox[abpors]-[0-9]{{1,}}-{_U}{{10,}}",
+        f"xoxe(?:\\.xox[bp])?-[0-9]-{_U}{{20,}}",
+        f"xapp-[0-9]-{_U}{{20,}}",
     ),
-    "slack_webhook": (
-        r"hooks\.slack\.com/(?:services|workflows)/(?P<secret>[A-Za-z0-9_/+-]{20,200})",
+    "sonarqube-token": (f"sq[pua]_{_X}{{40}}",),
+    "sourcegraph-token": (
+        f"sgp_{_X}{{40}}",
+        f"sgp_local_{_X}{{40}}",
+        f"sgp_{_X}{{16}}_{_X}{{40}}",
+        f"slk_{_X}{{64}}",
+    ),
+    "square-token": (f"sq0(?:atp|csp)-{_U}{{22,}}", "EAAA[A-Za-z0-9_-]{60}"),
+    "stripe-key": (f"(?:sk|rk)_(?:live|test)_{_W}{{16,}}", "whsec_[A-Za-z0-9+/]{24,}={0,2}"),
+    "supabase-key": (f"sbp_{_X}{{40}}", f"sb_secret_{_U}{{30,}}"),
+    "tailscale-key": (f"tskey-(?:auth|api|client|scim|webhook)-{_W}{{8,}}-{_W}{{20,}}",),
+    "tavily-key": (f"tvly-(?:dev-|prod-)?{_W}{{28,}}",),
+    "trello-token": (f"ATTA{_X}{{64}}",),
+    "twilio-key": (f"SK{_X}{{32}}",),
+    "typeform-token": (r"tfp_[A-Za-z0-9_.=-]{40,}",),
+    "vault-token": (f"hv[bsr]\\.{_U}{{24,}}",),
+    "vercel-token": (f"vc[pkira]_{_W}{{24,}}",),
+    "voyage-key": (f"pa-{_U}{{43}}",),
+    "wandb-key": (f"wandb_v1_{_U}{{40,}}",),
+    "xai-key": (f"xai-{_W}{{70,}}",),
+    "yandex-key": (f"AQVN{_U}{{35,38}}", rf"t1\.[A-Z0-9a-z_-]{{10,}}={{0,2}}\.{_U}{{86}}={{0,2}}"),
+    "zuplo-key": (f"zpka_{_X}{{32}}_{_X}{{8}}",),
+}
+# Tokens whose beginning could be anything, or that have a check of their own: pattern, trigger if it isn't the
+# beginning, check.
+_CHECKED: Final[dict[str, tuple[str, str, Check]]] = {
+    "asana-token": (f"[0-2]/[0-9]{{10,}}(?:/[0-9]{{10,}})?:{_X}{{32}}", f"[0-9]{{10}}:{_X}{{16}}", is_random),
+    "azure-ad-secret": (f"{_U}{{3}}[78]Q~[A-Za-z0-9_.~-]{{31,34}}", "[78]Q~", is_random),
+    "azure-devops-token": (f"{_W}{{76}}AZDO{_W}{{4}}", f"{_W}{{8}}AZDO{_W}{{4}}", is_random),
+    "discord-token": (
+        rf"[MNO]{_W}{{22,27}}\.{_U}{{6}}\.{_U}{{27,40}}",
+        rf"{_W}{{8}}\.{_U}{{6}}\.{_U}{{16}}",
+        lambda token: _decoded(token.partition(".")[0]).isdigit() and is_random(token),
+    ),
+    # Base64 of binary data may begin alike.
+    "facebook-token": (f"EAA[A-Z]{_W}{{80,}}", "", lambda token: entropy(token) > 4.5 and is_random(token)),
+    "github-pat": (f"github_pat_{_W}{{22}}_{_W}{{59}}", "", is_random),
+    "github-token": (f"gh[oprsu]_{_W}{{36,}}", "", lambda token: has_checksum(token) and is_random(token)),
+    "jwt": (rf"eyJ{_U}{{10,}}\.{_U}{{10,}}(?:\.{_U}*){{1,3}}", rf"eyJ{_U}{{10}}", _is_jwt),
+    "mailchimp-key": (f"{_X}{{32}}-us[0-9]{{1,2}}", f"{_X}{{8}}-us[0-9]", is_random),
+    "mailgun-key": (f"{_X}{{32}}-{_X}{{8}}-{_X}{{8}}", f"{_X}{{16}}-{_X}{{8}}-{_X}{{8}}", is_random),
+    "npm-token": (f"npm_{_W}{{36}}", "", lambda token: has_checksum(token) and is_random(token)),
+    "private-key": (
+        "LS0tLS1CRUdJTi[A-Za-z0-9+/]{40,}={0,2}",
+        "",
+        lambda text: "PRIVATE KEY" in _decoded(text[: len(text.rstrip("=")) // 4 * 4]),
+    ),
+    "telegram-token": (f"[0-9]{{8,10}}:AA{_U}{{33}}", f":AA{_U}{{16}}", is_random),
+    "terraform-token": (rf"{_W}{{14}}\.atlasv1\.{_U}{{60,}}", r"\.atlasv1\.", is_random),
+}
+
+# What stands between a name and its value, also in JSON that is part of a text.
+_IS: Final = r"\\?[\"']?\]?[ \t]{0,8}(?::=|=>|[:=])\s{0,8}"
+_BLANK: Final = r"(?:\s|\\[nrt])"
+_KEY: Final = "[A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
+
+# Recognized by what is around them: name, pattern, trigger, check.
+_AROUND: Final[tuple[tuple[str, str, str, Check], ...]] = (
+    (
+        "private-key",
+        # The second way is for a key that was cut off: as far as it looks like one.
+        rf"-----BEGIN {_KEY}(?:(?:[^-]|-{{1,4}}[^-])*-----END {_KEY}|(?:{_BLANK}*[A-Za-z0-9+/=]{{16,}})+)",
+        "-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY",
+        lambda text: is_random("".join(re.findall(r"[A-Za-z0-9+/=]{16,}", text))[:400]),
+    ),
+    (
+        "slack-webhook",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9_/+-]{20,})",
         r"hooks\.slack\.com",
+        is_random,
     ),
-    "azure_key": (
-        r"(?:(?:Account|SharedAccess)Key=|[?&]sig=)(?P<secret>[A-Za-z0-9+/%]{40,256}={0,2})",
-        r"(?:(?:Account|SharedAccess)Key=|[?&]sig=)",
+    (
+        "discord-webhook",
+        rf"discord(?:app)?\.com/api/webhooks/[0-9]{{15,}}/(?P<secret>{_U}{{40,}})",
+        rf"discord(?:app)?\.com{_S}api{_S}webhooks",
+        is_random,
     ),
-    "aws_secret_key": (
-        r"(?i:secret[_-]?(?:access[_-]?)?key)[\"'\s\\]{0,4}[:=]>?[\"'\s\\]{0,4}"
-        r"(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
-        *_NAMED,
+    (
+        "teams-webhook",
+        rf"webhook\.office\.com/webhookb2/[^\s/]{{36,}}/IncomingWebhook/(?P<secret>{_X}{{32}}/[^\s\"']{{36,}})",
+        r"webhook\.office\.com",
+        is_random,
     ),
-    "authorization": (
-        r"(?:(?i:authorization)[\"'\s\\]{0,4}[:=][\"'\s\\]{0,4}(?i:basic|bearer|token|apikey) "
-        r"(?P<secret>[A-Za-z0-9._~+/=-]{6,8192})"
-        rf"|{_L}(?:[Bb]earer|BEARER) (?P<secret2>(?=[A-Za-z._~+/-]{{0,64}}[0-9])"
-        r"[A-Za-z0-9._~+/-]{20,8192}={0,2})"
-        rf"|{_L}Basic (?P<secret3>(?=[A-Za-z]{{0,64}}[0-9+/=])[A-Za-z0-9+/]{{12,4096}}={{0,2}}){_R})",
-        *_NAMED,
-        r"(?:Basic|[Bb]earer|BEARER) [A-Za-z0-9._~+/=\\-]{12}",
+    (
+        "azure-key",
+        r"(?:(?:Account|Access)Key=|[?&]sig=)(?P<secret>[A-Za-z0-9+/%]{40,}={0,2})",
+        "(?:Account|Access)Key=|[?&]sig=",
+        is_random,
     ),
-    "url_password": (
-        r"[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/?#:@\"'<>]{0,256}:"
-        rf"(?!{_DUMMY})(?P<secret>[^\s/\"'<>]{{1,256}})@",
-        r'//[^\s/?#:@"]*:[^\s/"]+@',
-        r'\\/[^\s/?#:@"]*:[^\s/"]+@',
+    (
+        "aws-secret-key",
+        rf"(?i:secret[_-]?(?:access[_-]?)?key){_IS}\\?[\"']?(?P<secret>[A-Za-z0-9/+]{{40}})(?:[^A-Za-z0-9/+=]|$)",
+        r"(?i:secret[_-]?(?:access[_-]?)?key)(?:[\"'\\\]]|[ ]{0,8}[:=])",
+        is_key,
     ),
-    CREDENTIAL: (
-        rf"(?i:{_NAMES})(?i:{_NOT_PAGING})[0-9]{{0,3}}(?:"
-        # Name and value in quotes, as in JSON: the value may contain spaces.
-        rf"\"\s{{0,8}}:\s{{0,8}}\"(?!{_DUMMY})(?P<secret>(?:[^\"\\]|\\.){{1,4096}})"
-        # A quoted value without spaces, as in code and configuration.
-        rf"|(?:[\"']\]?)?\s{{0,8}}(?::=|=>|=|:)\s{{0,8}}(?P<quote>[\"'])(?!{_DUMMY})"
-        r"(?P<secret2>[^\s\"'\\]{3,4096})(?P=quote)"
-        # An unquoted value with a digit that isn't code: `password=hunter2`.
-        rf"|[ ]?=[ ]?(?!{_DUMMY}|[/~.]|{_ATTRIBUTE})(?={_V}{{0,256}}[0-9])(?P<secret3>{_V}{{4,4096}}+)(?![(\[])"
-        # A single word, where it can't be anything else: in a query, a connection string, a line of settings.
-        rf"|=(?!{_DUMMY}|[/~.]|{_ATTRIBUTE}|\w{{0,40}}?(?i:{_NAMES})(?!{_V}))"
-        rf"(?P<secret4>{_V.replace('[^', '[^=')}{{4,4096}}+={{0,2}})(?=[;&]|\\[nr]|[ \t\r]{{0,8}}$)"
-        # `password: hunter2`, but not a plain number or a date.
-        rf"|:[ \t]{{0,8}}(?!{_DUMMY}|[/~.]|{_ATTRIBUTE}|[0-9.,:%-]+(?!{_V}))(?={_V}{{0,256}}[0-9])"
-        rf"(?P<secret5>{_V}{{6,4096}}+)(?=[\s,;\\]|$))",
-        *_NAMED,
+    (
+        "authorization",
+        rf"(?i:authorization){_IS}\\?[\"']?(?i:bearer|token|apikey|bot|key|ssws) "
+        r"(?P<secret>[A-Za-z0-9._~+/=-]{16,})",
+        r"(?i:authorization)[\"'\\\]:= ]",
+        is_key,
     ),
-}
+    (
+        "authorization",
+        r"(?:Bearer|bearer|BEARER) (?P<secret>[A-Za-z0-9._~+/-]{20,}={0,2})",
+        r"(?:[Bb]earer|BEARER) [A-Za-z0-9._~+/\\-]{16}",
+        is_key,
+    ),
+    ("authorization", "Basic (?P<secret>[A-Za-z0-9+/]{8,}={0,2})", r"Basic [A-Za-z0-9+/\\]{8}", _is_login),
+    (
+        "url-password",
+        r"[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/?#:@\"'<>]{0,256}:(?P<secret>[^\s/\"'<>@,\\]+)@[A-Za-z0-9\[_$]",
+        r'/[^\s/?#:@"]*:[^\s/"@]+@',
+        is_password,
+    ),
+)
+# The same in the level `keys`, all of them passwords.
+_PASSWORDS: Final = (
+    (
+        r"(?:machine\s+\S+|default)\s+login\s+\S+\s+password\s+(?P<secret>\S+)",
+        rf"login{_BLANK}.*password{_BLANK}",
+    ),
+    (
+        r"curl\s[^\n|;]*?(?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"'/]+:(?P<secret>[^\s\"']+)",
+        rf"curl{_BLANK}.*(?:-u|-user)",
+    ),
+    (r"sshpass\s+-p\s*[\"']?(?P<secret>[^\s\"']+)", "sshpass"),
+    (r"(?m)^[^:\s]+:(?:5432|3306|\*):[^:\s]+:[^:\s]+:(?P<secret>\S+)$", r":(?:5432|3306|\*):[^:]+:[^:]+:"),
+    (r"IDENTIFIED (?:WITH \S+ )?BY\s+['\"](?P<secret>[^'\"\s]+)['\"]", "IDENTIFIED "),
+)
+# NAME = "value", NAME: value, --NAME value
+_NAME: Final = rf"[A-Za-z0-9_-]{{0,48}}(?i:{_WORDS})[0-9]{{0,3}}"
+_ASSIGNED: Final = (
+    rf"(?:(?P<name>{_NAME}){_IS}|--(?P<name2>{_NAME})[ \t])"
+    r'(?:\\"(?P<secret>[^"\\]{6,})\\"|"(?P<secret2>(?:[^"\\\r\n]|\\.){6,})"'
+    r"|'(?P<secret3>(?:[^'\\\r\n]|\\.){6,})'|(?P<secret4>[^\s\"'`,;&|<>()\[\]{}\\]{6,}))"
+)
+_TELLING_TRIGGER: Final = rf"(?i:(?:{_WORDS})[0-9]{{0,3}}(?:[\"'\\\]]|[ ]{{0,8}}[:= ]))"
 
 
-def _built_in() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    # Private keys first, because other patterns may match inside them.
-    for name in ("private_key", *_TOKENS, *_EDGED, *list(_CONTEXT)[1:]):
-        if name in _CONTEXT:
-            pattern, *triggers = _CONTEXT[name]
-            yield name, pattern, tuple(triggers)
-        else:
-            token = _TOKENS.get(name) or _EDGED[name]
-            yield name, token if name in _TOKENS else f"{_L}{token}{_R}", (token,)
+def _beginning(pattern: str) -> str:
+    """Return a trigger for a token: up to its first long repetition, of which only some characters count."""
+    for repeated in re.finditer(r"\{(\d+),?\d*\}", pattern):
+        if int(repeated[1]) >= 8:
+            return (pattern[: repeated.start()] + f"{{{min(int(repeated[1]), 16)}}}").replace("/", _S)
+    raise AssertionError(pattern)
 
 
-BUILT_IN: Final[Mapping[str, str]] = MappingProxyType({name: pattern for name, pattern, _ in _built_in()})
-TRIGGERS: Final = {
-    SENSITIVE_KEYS: tuple(_NAMED),
-    **{pattern: triggers for _, pattern, triggers in _built_in()},
-}
+def rules(level: Level) -> list[Rule]:
+    """Return the rules of a level. Where two find the same, the first one names it."""
+    tokens: list[tuple[str, str, str, Check]]
+    tokens = [(name, each, "", is_random) for name, patterns in _TOKENS.items() for each in patterns]
+    tokens += [(name, *each) for name, each in _CHECKED.items()]
+    found = [Rule(name, each, trigger or _beginning(each), check) for name, each, trigger, check in tokens]
+    found += [Rule(*each, edged=False) for each in _AROUND]
+    if level == "keys":
+        found += [Rule("password", *each, is_password, edged=False) for each in _PASSWORDS]
+        found.append(Rule("credential", _ASSIGNED, _TELLING_TRIGGER, bool, edged=False))
+    return found

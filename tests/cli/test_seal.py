@@ -548,7 +548,7 @@ def test_what_fits_loads_no_vault(tmp_path: Path, address: str | None) -> None:
 def test_the_variable_alone_changes_nothing_else(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    secret = "ghp_" + "a1B2" * 9
+    secret = "glpat-" + "a1B2-c3D4e5_F6g7H8i9"
     payload = json.dumps({"token": secret, "rows": list(range(3000))}).encode()
     plain = run("--tokens", "300", stdin=payload).result["structuredContent"]
     monkeypatch.setenv("MCP_ENVELOPE_VAULT", str(tmp_path / "vault.db"))
@@ -574,7 +574,7 @@ def test_settings_of_the_vault_in_a_file(
 
 
 def test_secrets_are_masked_before_they_are_stored(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('redact = true\nvault = "here.db"')
+    (tmp_path / "mine.toml").write_text('redact = "tokens"\nvault = "here.db"')
     secret = "ghp_" + "a1B2" * 9
     payload = json.dumps({"token": secret, "rows": list(range(3000))}).encode()
     outcome = run("--tokens", "300", "--config", "mine.toml", "--vault", "here.db", stdin=payload)

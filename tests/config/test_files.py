@@ -45,7 +45,7 @@ WRONG = {
         "dialect: unknown dialect 'natve', did you mean native?",
     ),
     "choice type": ("meter = 3", "meter: 3 is not one of bytes, chars4, estimate, exact"),
-    "flag": ('redact = "no"', "redact: 'no' is not true or false"),
+    "a level": ("redact = true", "redact: true is not one of off, tokens, keys, custom"),
     "names": ('include_only = "a"', 'include_only: \'a\' is not a list of names; write ["a", "b"]'),
     "a name": ('include_only = ["a", 3]', "include_only: 3 is not a name"),
     "text": ("hint = 3", "hint: 3 is not a string"),

@@ -34,7 +34,7 @@ VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     "max_tokens": st.integers(9000, 90_000),
     "hint": st.text("abc ", min_size=1, max_size=5).filter(str.strip),
     "tier": st.sampled_from(["community", "pro", "enterprise"]),
-    "redact": st.booleans(),
+    "redact": st.sampled_from(["off", "tokens", "keys", "custom"]),
     "meter": st.sampled_from(["chars4", "estimate"]),
     "capabilities": st.lists(st.text("abc", min_size=1, max_size=3), unique=True, min_size=1, max_size=3),
     "include_only": st.lists(st.text("abc", min_size=1, max_size=3), unique=True, min_size=1, max_size=3),
@@ -252,14 +252,14 @@ def test_every_kind_in_the_environment(tmp_path: Path) -> None:
     policy = policy_of(
         tmp_path,
         MCP_ENVELOPE_TOKENS="4_000",
-        MCP_ENVELOPE_REDACT="Off",
+        MCP_ENVELOPE_REDACT="keys",
         MCP_ENVELOPE_INCLUDE_ONLY="a, b,,a",
         MCP_ENVELOPE_EXCLUDE_FIELDS='["c,d"]',
         MCP_ENVELOPE_LISTS='{"items": "-score,name"}',
         MCP_ENVELOPE_WORKSPACE="packages/core",
         MCP_ENVELOPE_HINT="",
     )
-    assert (policy.tokens, policy.redact, policy.include_only) == (4000, False, ("a", "b"))
+    assert (policy.tokens, policy.redact, policy.include_only) == (4000, "keys", ("a", "b"))
     assert policy.exclude_fields == ("c,d",)
     assert policy.lists == {"items": ("-score", "name")}
     assert policy.workspace == {"root": "packages/core"}
@@ -274,7 +274,7 @@ def test_every_kind_in_the_environment(tmp_path: Path) -> None:
         ("TOKENS", "16k", "'16k' is not a whole number"),
         ("TOKENS", "9" * 5000, "is not a whole number"),
         ("TOKENS", "5", "MCP_ENVELOPE_TOKENS: 5 is too small; 100 is used"),
-        ("REDACT", "maybe", "'maybe' is not true or false"),
+        ("REDACT", "maybe", "'maybe' is not one of off, tokens, keys, custom"),
         ("LISTS", "items", "'items' is not a table"),
         ("LISTS", '{"a": 3}', "MCP_ENVELOPE_LISTS.a: 3 is not a ranking"),
         ("INCLUDE_ONLY", "[1", "'[1' is not a list of names"),

@@ -17,7 +17,7 @@ EVERYTHING = """\
 dialect = "gel"
 tokens = 2000
 hint = "do as I say"
-redact = false
+redact = "off"
 vault = "x.db"
 profile = "mine"
 [redact_patterns]

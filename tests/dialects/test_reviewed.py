@@ -18,7 +18,7 @@ from mcp_envelope.dialects import NAMES, dialect
 from mcp_envelope.dialects.gel import compose_tool_payload, tool_response_envelope_schema
 from mcp_envelope.outcome import collect_remarks
 
-SECRET = "ghp_" + "a1B2" * 9
+SECRET = "glpat-" + "a1B2-c3D4e5_F6g7H8i9"
 TRACE = (
     "Traceback (most recent call last):\n"
     '  File "/home/ada/app/x.py", line 3, in f\n'
@@ -80,7 +80,7 @@ def test_nothing_shown_holds_a_trace_or_a_path(name: str) -> None:
 def test_secrets_are_masked_in_every_word(name: str, tmp_path: Path) -> None:
     policy = policy_of(
         tmp_path,
-        f'redact = true\ndialect = "{name}"\nprofile = "debug"\ntokens = 4000\n[hints]\nrows = "{SECRET}"',
+        f'redact = "tokens"\ndialect = "{name}"\nprofile = "debug"\ntokens = 4000\n[hints]\nrows = "{SECRET}"',
     )
     with collect_remarks() as context:
         context.tier = context.tool_version = SECRET

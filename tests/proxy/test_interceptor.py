@@ -447,11 +447,11 @@ def test_a_call_with_nan_is_a_call(talk: Talk) -> None:
 
 
 def test_secrets_in_a_json_rpc_error_are_masked(tmp_path: Path) -> None:
-    talk = Talk(tmp_path, REDACT="true")
-    token = "ghp_" + "a1" * 18
+    talk = Talk(tmp_path, REDACT="tokens", vault="none")
+    token = "glpat-" + "a1B2-c3D4e5_F6g7H8i9"
     talk.send(call(7, "log"))
     [shown], _ = talk.reply(frame({"id": 7, "error": {"code": 1, "message": f"denied for {token}"}}))
-    assert json.loads(shown)["error"] == {"code": 1, "message": "denied for [redacted:github_token]"}
+    assert json.loads(shown)["error"] == {"code": 1, "message": "denied for [redacted:gitlab-token]"}
 
 
 def test_our_tool_is_listed_once_if_the_server_has_it_on_a_later_page(talk: Talk) -> None:

@@ -205,8 +205,8 @@ def test_a_long_text_can_be_read_back(library: str, vault: str) -> None:
 def test_a_secret_is_masked_in_the_result_and_in_the_vault(
     library: str, vault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MCP_ENVELOPE_REDACT", "true")
-    secret = "ghp_" + "a1B2" * 9
+    monkeypatch.setenv("MCP_ENVELOPE_REDACT", "tokens")
+    secret = "glpat-" + "a1B2-c3D4e5_F6g7H8i9"
 
     def small() -> dict[str, str]:
         return {"token": secret}

@@ -236,7 +236,7 @@ def test_any_value(
             made,
             dialect=dialect,
             vault=f"{folder}/vault.db",
-            settings=Settings(environ={"MCP_ENVELOPE_REDACT": "false"}, start=Path(folder)),
+            settings=Settings(environ={}, start=Path(folder)),
         )
 
         async def main() -> Any:
@@ -284,7 +284,7 @@ def test_any_schema(shape: Shape, data: st.DataObject, tokens: int | None, diale
             server,
             dialect=dialect,
             vault=f"{folder}/vault.db",
-            settings=Settings(environ={"MCP_ENVELOPE_REDACT": "false"}, start=Path(folder)),
+            settings=Settings(environ={}, start=Path(folder)),
         )
 
         async def main() -> Any:

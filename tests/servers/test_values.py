@@ -27,7 +27,7 @@ from mcp_envelope.servers.sdk import Metadata
 
 from .harness import ask, bare, put
 
-TOKEN = "ghp_" + "a1" * 18
+TOKEN = "glpat-" + "a1B2-c3D4e5_F6g7H8i9"
 
 
 class Colour(enum.Enum):
@@ -157,7 +157,7 @@ async def rows() -> dict[str, Any]:
 
 @pytest.mark.parametrize("mounted", [False, True])
 def test_what_others_write_into_a_result_is_seen(mounted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MCP_ENVELOPE_REDACT", "true")
+    monkeypatch.setenv("MCP_ENVELOPE_REDACT", "tokens")
     server = bare("fastmcp", rows)
     assert isinstance(server, FastMCP)
     if mounted:

@@ -52,6 +52,7 @@ _HEADER_VALUE: Final = r"[\x21-\x7e\xa1-\xff]([\x20-\x7e\xa1-\xff]*[\x21-\x7e\xa
 _LEAST_TOKENS: Final = 128
 _LEAST_BYTES: Final = 512
 _MOST_TOKENS: Final = 10_000_000
+_REDACT: Final = ("tokens", "keys", "custom", "off")
 # As in `vault.vault`, which is loaded only when something has to be stored.
 _DEFAULT_VAULT: Final = "default"
 
@@ -113,7 +114,7 @@ def _serve(options: argparse.Namespace, command: list[str], observed: _Observed)
     from ..proxy import stdio
 
     try:
-        return stdio.Proxy(command, lambda: _interceptor(options, command[0], observed)).run()
+        return stdio.Proxy(command, lambda: _interceptor(options, command, observed)).run()
     except stdio.CannotStart as error:
         is_quoted = len(command) == 1 and " " in command[0]
         console.say("error", f"{error}{'; do not quote the whole command' if is_quoted else ''}")
@@ -130,7 +131,7 @@ def _serve_url(options: argparse.Namespace, observed: _Observed) -> int:
         return _listen(options, headers, observed)
     from ..proxy.bridge import Bridge
 
-    gateway = _gateway(options, options.url, observed)
+    gateway = _gateway(options, [options.url], observed)
     return Bridge(gateway, options.url, headers, transport=options.transport, observe=options.observe).run()
 
 
@@ -188,7 +189,7 @@ def _listen(options: argparse.Namespace, headers: dict[str, str], observed: _Obs
         raise Misuse(f"--listen must be HOST:PORT, such as 127.0.0.1:8900, not {options.listen!r}")
     names = tuple(options.allow_host)
     app = HttpProxy(
-        _gateway(options, options.url, observed),
+        _gateway(options, [options.url], observed),
         options.url,
         headers=headers,
         hosts=(*names, host),
@@ -266,21 +267,21 @@ def check(options: argparse.Namespace) -> None:
         files.check_config(options.config)
 
 
-def _interceptor(options: argparse.Namespace, server: str, observed: _Observed) -> Interceptor:
+def _interceptor(options: argparse.Namespace, server: list[str], observed: _Observed) -> Interceptor:
     from ..proxy.interceptor import Interceptor
 
     return Interceptor(_gateway(options, server, observed), observe=options.observe)
 
 
-def _gateway(options: argparse.Namespace, server: str, observed: _Observed) -> Gateway:
+def _gateway(options: argparse.Namespace, server: list[str], observed: _Observed) -> Gateway:
     """The gateway. A settings file that was only found may be a stranger's, so it is not trusted."""
     from ..config import PREFIX, Settings
     from ..gateway import Gateway
 
     environ = dict(os.environ)
-    for name, value in (("TOKENS", options.tokens), ("BYTES", options.bytes), ("METER", options.meter)):
-        if value is not None:
-            environ[PREFIX + name] = str(value)
+    for name in ("tokens", "bytes", "meter", "redact"):
+        if (value := getattr(options, name)) is not None:
+            environ[PREFIX + name.upper()] = str(value)
     settings = Settings(
         options.config, environ, trust_found=False, say=lambda problem: console.say("warning", problem)
     )
@@ -289,7 +290,8 @@ def _gateway(options: argparse.Namespace, server: str, observed: _Observed) -> G
         settings,
         vault="none" if options.observe else vault,
         dialect=options.dialect,
-        server=os.path.basename(server)[:200],
+        server=os.path.basename(server[0])[:200],
+        identity="\0".join([os.getcwd(), *server]) if options.url is None else options.url,
     )
     if options.observe:
         gateway.observers.append(observed.note)
@@ -308,6 +310,8 @@ def _parser() -> Parser:
     stores = "a file, valkey://HOST:PORT, rediss://HOST:PORT, or none"
     default = "MCP_ENVELOPE_VAULT, else a file in your state folder"
     add("--vault URL", f"where whole results are stored: {stores} (default: {default})")
+    masked = "tokens by their shape (the default), keys also by their names, custom by your patterns, or off"
+    add("--redact LEVEL", f"mask secrets: {masked}", console.one_of(_REDACT), nargs="?", const=_REDACT[0])
     add("--observe", "change nothing, only count what would have been saved")
     add = parser.options("an HTTP server")
     several: dict[str, Any] = {"action": "append", "default": []}

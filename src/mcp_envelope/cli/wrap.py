@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -214,12 +213,13 @@ def _running() -> tuple[str, ...]:
 
 
 def masks() -> Masks:
-    """What the diff hides: whatever the engine takes for a secret."""
-    from ..redaction import Redactor
-    from ..secrets import SENSITIVE_KEYS
+    """What the diff hides: whatever the engine takes for a secret, and whatever has the name of one."""
+    from ..redaction import Masking, Redactor
+    from ..secrets import TELLING
 
-    redactor = Redactor()
-    return Masks(lambda text: redactor.redact_text(text)[0], re.compile(SENSITIVE_KEYS).search)
+    named = rf"{TELLING.pattern.removesuffix('$')}['\"]?\s*[:=]\s*(?P<secret>\S+)"
+    redactor = Redactor("keys", {"named": named, "login": "://[^\\s/@]*:(?P<secret>[^\\s/@]+)@"})
+    return Masks(lambda text: redactor.redact_text(text, Masking()), TELLING.search)
 
 
 def find_target(options: argparse.Namespace) -> Target:

@@ -68,13 +68,6 @@ def _utf8(text: str, report: Report) -> str:
     return text
 
 
-def _parse_flag(text: str) -> object:
-    word = text.strip().lower()
-    if word in ("true", "yes", "on", "1"):
-        return True
-    return False if word in ("false", "no", "off", "0") else text
-
-
 def _parse_json(text: str) -> object:
     try:
         return msgspec.json.decode(text)
@@ -83,7 +76,6 @@ def _parse_json(text: str) -> object:
 
 
 TEXT: Final = Kind("a string", "string", str, check=_utf8)
-FLAG: Final = Kind("true or false", "`true` or `false`", bool, parse=_parse_flag)
 
 
 def text_such_as(*names: str) -> Kind:
@@ -204,7 +196,7 @@ def _check_pattern(name: str, pattern: str) -> None:
     if pattern:
         from ..redaction import Redactor  # only here: most files have no patterns
 
-        Redactor({name: pattern}, keys=None)  # which knows what it can use
+        Redactor("custom", {name: pattern})  # which knows what it can use
 
 
 def _check_workspace(name: str, entry: object) -> None:

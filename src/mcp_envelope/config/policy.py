@@ -22,7 +22,6 @@ from ..fit.images import COSTS, ImageBudget
 from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
 from .kinds import (
     CODES,
-    FLAG,
     NAMES,
     NOTHING,
     PATTERNS,
@@ -149,9 +148,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         choice(*COSTS),
         "Whose formula tells what an image costs. `bytes`: its base64 counts as text.",
     ] = ImageBudget().cost
-    redact: Annotated[bool, FLAG, "Whether to mask secrets before a result is measured and stored."] = False
+    redact: Annotated[
+        str,
+        choice("off", "tokens", "keys", "custom"),
+        "Which secrets to mask: `tokens` by their own shape, `keys` also by their names, `custom` by "
+        "`redact_patterns` alone.",
+    ] = "off"
     redact_patterns: Annotated[
-        Mapping[str, str], PATTERNS, "More to mask, if `redact` is on (`re` syntax)."
+        Mapping[str, str], PATTERNS, "More to mask, unless `redact` is `off` (RE2 syntax)."
     ] = NOTHING
     vault: Annotated[
         str | None,
@@ -193,6 +197,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """The budget with the dialect's defaults filled in."""
         is_own = is_own_limit(self.dialect, self.sources)
         return allowance(self.dialect, self.tokens, self.bytes, self.max_tokens, self.meter, is_own)
+
+    @property
+    def redacts(self) -> bool:
+        return self.redact != "off"
 
     @property
     def images(self) -> ImageBudget:

@@ -196,8 +196,24 @@ class Interceptor:
                 budget = frames.value_of(arguments[name])
         request_id, started = sender.request_id, time.perf_counter()
         made = self._new_call(tool, sender, owner, budget, request_id=request_id, started=started)
-        self._requests.add(key, Pending("tools/call", identifier, made, sender))
+        pending = Pending("tools/call", identifier, made, sender)
+        if not self._observe:
+            try:
+                data = self._restored(data, made)
+            except Failure as failure:
+                return Outgoing([self._failure(pending, failure)], [])
+        self._requests.add(key, pending)
         return Outgoing([], [data])
+
+    def _restored(self, data: bytes, call: Call) -> bytes:
+        """A call as the server gets it, with the originals of masked values in its arguments."""
+        if b"[redacted:" not in data or (frame := frames.read(data)) is None:
+            return data
+        given = bytes(members_of(frame.params).get("arguments", frames.NULL))
+        if (restored := self._gateway.restored(given, call)) is given:
+            return data
+        changed = frames.replaced(_or_empty(frame.params), {"arguments": restored})
+        return frames.replaced(frame.data, {"params": changed})
 
     def _new_call(
         self, tool: str, sender: Sender, owner: str | None, budget: object = None, **more: Any
@@ -541,7 +557,7 @@ def _cut_error(frame: Frame, data: bytes, call: Call, gateway: Gateway) -> bytes
     budget = call.policy.budget
     assert not isinstance(frame.error, UnsetType)
     whole = bytes(frame.error)
-    error = gateway.redacted(call.policy, whole)
+    error = gateway.masked(call, whole)
     is_same = error is whole
     if budget is not None and not budget.holds(error):
         handle = _store(error, call, gateway)

@@ -48,7 +48,7 @@ from pydantic_core import PydanticSerializationError
 from ..config import Shape
 from ..dialects.notice import READ_TOOL
 from ..fit.blocks import SCHEME
-from ..gateway import Call, Declared, Gateway, Published
+from ..gateway import Call, Declared, Gateway, Published, program_identity
 from ..outcome import Failure, Miss, Reply
 from ..payload import PayloadError
 from .calls import Converter, Run, call_of, is_wrapped, owner_of, raised_in_body, running, wrapped
@@ -168,6 +168,7 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
             return _unmarked(SealedToolResult(await to_thread.run_sync(self.gateway.read, arguments, call)))
         requested = None
         if server is not None:
+            self.gateway.identity = self.gateway.identity or program_identity(_own_name(server))
             self._transform.join(server)
             if arguments and (name := call.dialect.budget_argument) in arguments:
                 tool = await server.get_tool(message.name, _version(message))
@@ -182,6 +183,8 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
         run = Run(self.gateway, call, requested)
         try:
             with run:
+                if (restored := self.gateway.restored(arguments, call)) is not arguments:
+                    context = context.copy(message=message.model_copy(update={"arguments": restored}))
                 result = await call_next(context)
                 if server is not None and server.middleware[-1] is self and not _has_extensions(server):
                     # Nobody else had the result in their hands.
@@ -261,6 +264,11 @@ class _ReadTool(Tool):
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         call = call_of(fastmcp_request_ctx.get(), READ_TOOL, self._gateway)
         return SealedToolResult(await to_thread.run_sync(self._gateway.read, arguments, call))
+
+
+def _own_name(server: FastMCP[Any]) -> str:
+    """Return the name that the author gave a server. The one that FastMCP makes up is new in each process."""
+    return "" if server.name.startswith("FastMCP-") else server.name
 
 
 def _version(message: mcp_types.CallToolRequestParams) -> VersionSpec | None:

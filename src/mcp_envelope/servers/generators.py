@@ -42,13 +42,14 @@ class _Gathering:
         self._handle: str | None = None
         self._problem: str | None = None
         self.has_enough = False
+        self._masking = run.gateway.masking(run.call)
 
     def add(self, value: Any) -> None:
         written = self._converter.item_to_json(value)
         if self._values is not None and holds_iterator(value, self._most):
             value = json.loads(written)
         # Secrets go before anything is measured or stored.
-        written = self._run.gateway.redacted(self._run.call.policy, written)
+        written = self._run.gateway.masked(self._run.call, written, self._masking)
         self._total += 1
         is_over = self._size > self._most
         self._size += len(written) + 1
@@ -108,7 +109,8 @@ class _Gathering:
         if self._total == len(self._head):
             written = b"[%b]" % b",".join(self._head)
             document = b'{"result":%b}' % written if self._is_member else written
-            return converter.to_result(run.seal(Payload(node=parse(document), source=document)), run.call)
+            payload = Payload(node=parse(document), source=document)
+            return converter.to_result(run.seal(payload, masking=self._masking), run.call)
         if self._stream is not None:
             try:
                 self._stream.finish()
@@ -117,7 +119,7 @@ class _Gathering:
         # The reader need not know the folders of this machine; the log has them.
         warnings = [] if self._problem is None else [not_stored(self._problem)]
         payload = Payload(node=self._beginning(), partial=True)
-        sealed = run.seal(payload, handle=self._handle, store=False, warnings=warnings)
+        sealed = run.seal(payload, handle=self._handle, store=False, warnings=warnings, masking=self._masking)
         return converter.to_result(sealed, run.call)
 
     def _beginning(self) -> Node:

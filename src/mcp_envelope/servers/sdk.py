@@ -224,6 +224,8 @@ class _Enveloped:
         run = Run(self._gateway, call)
         try:
             with run:
+                if (restored := self._gateway.restored(arguments, call)) is not arguments:
+                    params = params.model_copy(update={"arguments": restored})
                 result = await self._call(ctx, params)
                 if self._is_innermost and run.passes(result):
                     return result

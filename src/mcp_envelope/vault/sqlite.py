@@ -458,6 +458,10 @@ class _SQLiteWriting(Writing):
             raise StoreError(f"the payload is too large for the vault (more than {_INDEX} blobs)")
         now = time.time()
         if not self._id:
+            # Whatever has this key makes way: a value that is kept anew, or the record of one that is gone.
+            for number in _ids(connection, "key = ? AND state <> 'writing'", self._key):
+                _let_go(connection, [number], "deleted")
+                _let_go(connection, [number], None)
             self._id = connection.execute(
                 "INSERT INTO entries (key, created, expires, state) VALUES (?, ?, ?, 'writing')",
                 (self._key, now, self._expires),
