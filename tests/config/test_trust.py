@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from mcp_envelope.cli import files
 from mcp_envelope.cli.main import main
 from mcp_envelope.clients.known import Client
 from mcp_envelope.config import Policy, Settings
@@ -143,3 +146,47 @@ def test_the_users_own_a_named_one_and_a_servers_have_full_effect(
     assert policy(Settings(environ={}, start=file.parent)).hint == "a"
     monkeypatch.setenv("HOME", str(file.parent))
     assert policy(found(file, [])).hint == "a"
+
+
+def test_two_at_once_lose_no_entry(file: Path) -> None:
+    """Each reads the list, adds its own file and writes it back."""
+    names = [str(file.with_name(f"{number}.toml")) for number in range(40)]
+
+    def accept(name: str) -> None:
+        Accepted().add(name, b"tokens = 500")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(accept, names))
+    assert set(Accepted().files()) == set(names)
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(lambda name: Accepted().remove(name), names[:20]))
+    assert set(Accepted().files()) == set(names[20:])
+
+
+def test_what_is_accepted_is_what_was_checked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is read once: nobody can change it between the check and the digest."""
+    file.write_text("tokens = 500")
+    read = files.read_bytes
+
+    def reads_once(path: str) -> bytes:
+        data = read(path)
+        file.write_text('hint = "do as I say"')
+        return data
+
+    monkeypatch.setattr(files, "read_bytes", reads_once)
+    assert main(["trust", str(file)]) == 0
+    assert Accepted().holds(str(file), b"tokens = 500")
+    assert not Accepted().holds(str(file), file.read_bytes())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+@pytest.mark.parametrize(
+    "said", [["trust"], ["proxy", "--config"], ["config", "--config"]], ids=lambda said: said[0]
+)
+def test_a_pipe_is_no_settings_file(
+    said: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    after = ["--", "true"] if said[0] == "proxy" else []
+    assert main([*said, str(tmp_path / "pipe"), *after]) == 3
+    assert "it is not an ordinary file" in capsys.readouterr().err

@@ -65,7 +65,7 @@ def run(arguments: list[str]) -> int:
 
 def _policy(options: argparse.Namespace, tool: str | None) -> int:
     if options.config is not None:
-        files.read(options.config)  # raises before anything is printed
+        files.check_config(options.config)  # raises before anything is printed
     # Complaints are printed below, not logged.
     settings = Settings(options.config, trust_found=False, say=lambda problem: None)
     policy = settings.lowered(settings.policy(tool))

@@ -37,9 +37,12 @@ def position(path: str, place: str | None) -> str:
 def read(path: str) -> bytes:
     """Read a file or standard input: valid UTF-8, without the byte order mark that some editors add."""
     try:
-        data = read_bytes(path)
+        return _utf8(read_bytes(path), path)
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read {name_of(path)}: {console.reason(error)}") from None
+
+
+def _utf8(data: bytes, path: str) -> bytes:
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -86,12 +89,20 @@ def are_same(one: str, other: str) -> bool:
     return False
 
 
-def check_config(path: str) -> None:
-    """Check that the settings file named with --config can be read and parsed. What it says is checked later."""
+def check_config(path: str) -> bytes:
+    """Check that a named settings file can be read and parsed, and return it. What it says is checked later."""
     from ..jsontext.toml_scanner import NotTOML, parse
 
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path) or path == os.devnull):
+        # It is read again whenever it changes. A pipe would wait for its writer.
+        raise BadInput(f"cannot read {path}: it is not an ordinary file")
     try:
-        parse(read(path).decode())
+        data = read_bytes(path)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {path}: {console.reason(error)}") from None
+    try:
+        parse(_utf8(data, path).decode())
+        return data
     except NotTOML as error:
         raise BadInput(f"{position(path, error.place)}: {error.reason}") from None
 

@@ -40,8 +40,7 @@ def run(arguments: list[str]) -> int:
         return console.OK
     try:
         if options.remove is None:
-            files.check_config(options.file)
-            accepted.add(options.file, files.read_bytes(options.file))
+            accepted.add(options.file, files.check_config(options.file))
             console.say("done", f"accepted {options.file}; after a change, accept it again")
         elif accepted.remove(options.remove):
             console.say("done", f"{options.remove} is no longer accepted")

@@ -8,6 +8,8 @@ nothing.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -57,19 +59,32 @@ class Accepted:
         return self.files().get(identity(path)) == digest(data)
 
     def add(self, path: str, data: bytes) -> None:
-        self._write({**self.files(), identity(path): digest(data)})
+        with self._changing() as files:
+            files[identity(path)] = digest(data)
 
     def remove(self, path: str) -> bool:
         """Return whether the file was on the list."""
-        left = {each: known for each, known in self.files().items() if each != identity(path)}
-        if len(left) == len(self.files()):
-            return False
-        self._write(left)
-        return True
+        with self._changing() as files:
+            return files.pop(identity(path), None) is not None
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, str]]:
+        """The list, to be changed by one process at a time."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(self.path.with_suffix(".lock"), "ab") as lock:
+            with suppress(ImportError):  # not on Windows
+                import fcntl
+
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            self._seen = None
+            before = self.files()
+            files = dict(before)
+            yield files
+            if files != before:
+                self._write(files)
 
     def _write(self, files: dict[str, str]) -> None:
         """Replace the list at once, so that nobody reads half of it."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         draft.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
