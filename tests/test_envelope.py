@@ -19,6 +19,8 @@ import pytest
 from mcp_envelope import JSONError, PayloadError, Schema, SchemaError, rank, seal, widen
 from mcp_envelope.budget import meter_named as meter
 
+from .shown import shown as as_shown
+
 
 def record(n: int) -> dict[str, Any]:
     return {
@@ -141,8 +143,9 @@ def test_numbers_and_spelling_survive_a_cut() -> None:
     raw = b'{%b, "esc": "\\u0041", "list": [%b]}' % (numbers, b", ".join([b"1.50"] * 4000))
     sealed = seal(raw, max_bytes=1000)
     assert sealed.structured is not None
-    assert sealed.structured.startswith(
-        b'{"exact":1.0,"far":1e400,"long":123456789012345678901234567890,"esc":"\\u0041","list":[1.50,1.50,'
+    assert (
+        b'"exact":1.0,"far":1e400,"long":123456789012345678901234567890,"esc":"A","list":[1.50,1.50,'
+        in sealed.structured
     )
     assert sealed.to_result()["structuredContent"]["far"] == Decimal("1e400")
 
@@ -287,7 +290,7 @@ def test_a_wrapped_list_keeps_its_notice() -> None:
     assert result["result"] == list(range(len(result["result"])))
     assert 'path="/result"' not in result["_envelope"]["note"]
     assert "envelope_read(handle, offset=" in result["_envelope"]["note"]
-    text, note = json.loads(sealed.content)
+    note, text = json.loads(sealed.content)
     assert json.loads(text["text"])[0] == 0
     assert note["text"].startswith("Showing ")
     assert 'envelope_read(handle="abc", offset=' in note["text"]
@@ -337,7 +340,7 @@ def test_profiles_say_more_and_the_figures_are_true(profile: Any, tokens: int, c
     assert (said["tool"], said["requestId"], said["durationMs"]) == ("list", "r1", 12.5)
     assert ("totalBytes" in said) == (profile == "debug")
     text = json.loads(json.loads(sealed.content)[0]["text"])["_envelope"]
-    assert text["budget"]["used"] == meter("estimate").count(sealed.content)
+    assert text["budget"]["used"] == meter("estimate").count(as_shown(sealed.content))
 
 
 def test_a_byte_order_mark_stays_outside() -> None:
@@ -467,3 +470,37 @@ def test_any_number_of_blocks(kind: str, tokens: int, dialect: str) -> None:
     said = json.dumps(sealed.to_result())
     assert "20000" in said or "Dropped" in said
     assert "h" * 22 in said
+
+
+# -- what a model gets for its budget -------------------------------------------------------------------------
+
+CUSTOMERS = [
+    {"id": n, "name": f"Customer {n}", "email": f"user{n}@example.com", "active": n % 2 == 0}
+    for n in range(3000)
+]
+
+
+@pytest.mark.parametrize("payload", [{"rows": CUSTOMERS}, CUSTOMERS, json.dumps({"rows": CUSTOMERS})])
+@pytest.mark.parametrize("tokens", [2000, 8000])
+@pytest.mark.parametrize("name", ["estimate", "exact", "chars4"])
+def test_no_room_is_left_in_which_another_record_would_fit(payload: Any, tokens: int, name: str) -> None:
+    sealed = seal(payload, tokens=tokens, meter=name, handle="aB3dE6gH9jK2mN5pQ8sT1v")
+    used = meter(name).count(as_shown(sealed.content))
+    assert 0.95 * tokens <= used <= tokens
+    record = meter(name).count(msgspec.json.encode(CUSTOMERS[sealed.content_cuts[0].kept]) + b",")
+    assert tokens - used <= record + 2
+
+
+def test_escapes_become_characters_where_a_document_is_cut() -> None:
+    names = [{"name": "Zoë Müßig, наука, 日本 😀"} for _ in range(2000)]
+    escaped, plain = json.dumps({"rows": names}), json.dumps({"rows": names}, ensure_ascii=False)
+    for payload, other in ((escaped, plain), (escaped.encode(), plain.encode())):
+        sealed = seal(payload, tokens=2000, read_as="auto")
+        assert sealed.content_cuts == seal(other, tokens=2000).content_cuts
+        assert "наука" in as_shown(sealed.content).decode()
+    # A backslash before a `u` is no escape, and a control character has no other spelling.
+    tricky = b'{"a":"\\\\u00e9\\\\\\u00e9\\u0007\\u0022\\ud83d\\ude00","rows":[%b]}' % b",".join(
+        [b"1"] * 5000
+    )
+    sealed = seal(tricky, tokens=500)
+    assert structured(sealed)["a"] == json.loads(tricky)["a"]

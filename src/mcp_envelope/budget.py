@@ -1,7 +1,8 @@
-"""The limit on a lane: a number, and the meter that counts text towards it.
+"""The limits on a lane: a number, the meter that counts text towards it, and what the client takes at most.
 
 Strategy: a budget out of range is clamped, never refused, with a warning that is shown with the result. The
-smallest budget is what the shortest notice needs in any lane, handle included.
+smallest budget is what the shortest notice needs in any lane, handle included. Several limits apply at once, so a
+text's load is what it takes of the limit that it comes closest to, as if all of them were the budget.
 
 Meters count bytes, UTF-16 units / 4, estimated tokens, or exact tokens. The estimate runs several times per
 result, so it doesn't tokenize, and doesn't loop over bytes in Python. Every byte has a kind (there are 32), and
@@ -25,6 +26,7 @@ DEFAULT_TOKENS: Final = 8000
 MIN_TOKENS: Final = 128
 MIN_BYTES: Final = 512
 
+_CONTINUATION: Final = bytes(range(0x80, 0xC0))
 # The most bytes that one unit of a meter can stand for; 128 for a meter that isn't listed.
 _MOST_BYTES: Final = {"bytes": 1, "estimate": 8, "chars4": 12}
 
@@ -35,6 +37,46 @@ def check_whole(**numbers: object) -> None:
             raise TypeError(f"{name} is a whole number, got {value!r}")
 
 
+class Caps(msgspec.Struct, frozen=True):
+    """What a client takes at most, besides the budget: past any of these, it cuts or hides a result itself."""
+
+    max_bytes: int | None = None
+    characters: int | None = None
+    lines: int | None = None
+    # Of the text of a failure.
+    error_characters: int | None = None
+
+    @property
+    def for_errors(self) -> Caps:
+        least = min(
+            [cap for cap in (self.characters, self.error_characters) if cap is not None], default=None
+        )
+        return Caps(self.max_bytes, least, self.lines, self.error_characters)
+
+    @property
+    def certain(self) -> int:
+        """A text of fewer bytes is within all of them."""
+        return min(
+            [cap for cap in (self.max_bytes, self.characters, self.lines) if cap is not None], default=1 << 60
+        )
+
+    @property
+    def most_bytes(self) -> int:
+        return min(self.max_bytes or 1 << 60, 4 * (self.characters or 1 << 60))
+
+    def load(self, text: bytes, limit: int) -> int:
+        """Return what a text takes of these caps, if each of them were `limit`."""
+        load = 0
+        if self.max_bytes is not None:
+            load = -(-len(text) * limit // self.max_bytes)
+        if self.characters is not None:
+            characters = len(text) if text.isascii() else len(text.translate(None, _CONTINUATION))
+            load = max(load, -(-characters * limit // self.characters))
+        if self.lines is not None:
+            load = max(load, -(-(text.count(b"\n") + 1) * limit // self.lines))
+        return load
+
+
 class Budget(msgspec.Struct, frozen=True):
     limit: int
     meter: Meter
@@ -42,6 +84,7 @@ class Budget(msgspec.Struct, frozen=True):
     # Whether this is the dialect's own limit, with the exceptions that its contract makes. A budget that
     # somebody set has none.
     is_own: bool = False
+    caps: Caps | None = None
 
     @property
     def unit(self) -> str:
@@ -50,7 +93,17 @@ class Budget(msgspec.Struct, frozen=True):
     @property
     def most_bytes(self) -> int:
         """The size in bytes above which no text is within the budget."""
-        return self.limit * _MOST_BYTES.get(self.meter.name, 128) + 64
+        most = self.limit * _MOST_BYTES.get(self.meter.name, 128) + 64
+        return most if self.caps is None else min(most, self.caps.most_bytes)
+
+    @property
+    def most_json(self) -> int:
+        """The same for a text that is escaped in JSON, where a byte takes six at most."""
+        return 6 * self.most_bytes
+
+    @property
+    def for_errors(self) -> Budget:
+        return self if self.caps is None else msgspec.structs.replace(self, caps=self.caps.for_errors)
 
     def is_within(self, other: Budget) -> bool:
         """Whether every text within this budget is certainly within the other one, too."""
@@ -60,12 +113,18 @@ class Budget(msgspec.Struct, frozen=True):
         return (self.limit if self.unit == "bytes" else self.most_bytes) <= other.limit
 
     def holds(self, text: bytes) -> bool:
-        """Whether a text is within the budget. It is counted only if its length doesn't decide that."""
-        size = len(text)
-        if size <= self.limit:
-            # A token has at least one byte.
-            return True
-        return size <= self.most_bytes and self.meter.count(text) <= self.limit
+        """Whether a text is within the budget and the client's limits."""
+        return self.is_certain(text, self.limit) or (
+            len(text) <= self.most_bytes and self.load(text, self.meter.count(text)) <= self.limit
+        )
+
+    def is_certain(self, text: bytes, limit: int) -> bool:
+        """Whether the length alone says that a text is within `limit`: a token has at least one byte."""
+        return len(text) <= limit and (self.caps is None or len(text) < self.caps.certain)
+
+    def load(self, text: bytes, used: int) -> int:
+        """Return what a text that counts for `used` takes of the limit that it comes closest to."""
+        return used if self.caps is None else max(used, self.caps.load(text, self.limit))
 
     @classmethod
     def of(
@@ -105,8 +164,6 @@ class MeterUnavailable(Exception):
 class Meter(Protocol):
     name: str
     unit: str
-    # Whether JSON never counts for less when it is escaped in a text block.
-    escapes_add: bool
 
     def count(self, text: bytes) -> int:
         """Return the size of `text`, which is valid UTF-8, in this meter's unit."""
@@ -136,20 +193,17 @@ def meter_named(name: str) -> Meter:
 class _Bytes:
     name = "bytes"
     unit = "bytes"
-    escapes_add = True
 
     def count(self, text: bytes) -> int:
         return len(text)
 
 
-_CONTINUATION = bytes(range(0x80, 0xC0))
 _NOT_LEAD4 = bytes(range(0xF0))
 
 
 class _Chars4:
     name = "chars4"
     unit = "tokens"
-    escapes_add = True
 
     def count(self, text: bytes) -> int:
         units = len(text)
@@ -219,10 +273,6 @@ _BYTE_COSTS = bytes.fromhex(
     "0000311f4109011e43002c0b0035507a76505050505050505050505050505050"
 )
 # END fitted
-# Escaping must never make a text cheaper (`escapes_add`). One cost was fitted five hundredths too low for that: a
-# backslash after a letter beyond ASCII.
-_RAISED = _KINDS.index("\\") | _NOT_ASCII << 5
-_PAIR_COSTS = bytes(cost + 5 * (index == _RAISED) for index, cost in enumerate(_PAIR_COSTS))
 
 
 def _pairs(block: bytes) -> bytes:
@@ -242,7 +292,6 @@ def _total(costs: bytes) -> int:
 class _Estimate:
     name = "estimate"
     unit = "tokens"
-    escapes_add = True  # an escape never costs less than the character it stands for; there is a test
 
     def count(self, text: bytes) -> int:
         cost = start = 0
@@ -268,7 +317,6 @@ _NO_SPLINTR = 'the exact meter needs splintr: pip install "mcp-envelope[exact]"'
 class _Exact:
     name = "exact"
     unit = "tokens"
-    escapes_add = False
     _tokenizer: Any = None
 
     def count(self, text: bytes) -> int:

@@ -446,6 +446,8 @@ class Sealed:
         self._in_place = in_place
         self.is_error = lanes.is_error
         self.meta = lanes.meta
+        # Of a page: whether its first block is a note.
+        self.noted = lanes.noted
 
     def __repr__(self) -> str:
         lanes = "content and structuredContent" if self._structured else "content"

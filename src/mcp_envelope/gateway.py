@@ -306,7 +306,7 @@ class Gateway:
         if budget is not None and size > budget.limit:
             # Only counting tells, unless it is hopeless.
             measured = result.without_images(policy.images)
-            if measured.size > budget.most_bytes or not all(map(budget.holds, measured.lanes())):
+            if measured.size > budget.most_json or not all(map(budget.holds, measured.lanes())):
                 return False
         if policy.redacts:
             parts = result.content if result.structured is None else (*result.content, result.structured)
@@ -601,7 +601,7 @@ def shared(call: Call, result: Result) -> Call:
     if budget is None or result.structured is None or not shares_budget(call):
         return call
     result = result.without_images(call.policy.images)
-    if result.size <= budget.most_bytes and sum(map(budget.meter.count, result.lanes())) <= budget.limit:
+    if result.size <= budget.most_json and sum(map(budget.meter.count, result.lanes())) <= budget.limit:
         return call
     return halved(call)
 

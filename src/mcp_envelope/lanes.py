@@ -11,20 +11,21 @@ the functions here find out how much of the payload fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from .budget import Budget, Meter
+from .budget import Budget
 from .codes import Problem
+from .fit.blocks import shown
 from .fit.completeness import told
 from .fit.documents import Cut, Fitted, Fitter
 from .fit.images import ImageBudget, put_back
 from .fit.ranking import Ranking
-from .jsontext.document import encode
+from .jsontext.document import Buffer, encode
 from .outcome import Outcome
 from .payload import Payload
 from .schema import FREE, Schema
@@ -34,12 +35,11 @@ PROFILES: Final[tuple[Profile, ...]] = ("minimal", "standard", "debug")
 # Lengths of a notice: everything, the essentials, the minimum.
 LENGTHS: Final = (0, 1, 2)
 
-# The search may stop with this share of the limit unused, or up to the second one if no further item fits.
-_SLACK: Final = 0.02
-_SLACK_FOR_ITEM: Final = 0.06
-_ITEM: Final = 0.85
-# Aim slightly below the limit, because the first accepted try often ends the search.
-_AIM: Final = 0.99
+# The search ends with this share of the limit unused, or with more if no further item fits.
+_SLACK: Final = 0.002
+# After so many tries, a larger share will do.
+_PATIENCE: Final = 8
+_ENOUGH: Final = 0.02
 _TRIES: Final = 20
 # Bytes per token of typical JSON, where a search starts.
 _TYPICAL_RATE: Final = 3.0
@@ -52,43 +52,54 @@ _WORTH_CHECKING: Final = 1 << 18
 class Lane:
     """A finished lane: its exact JSON text on the wire, its cuts, and how much of the budget it uses.
 
-    `body` is the fitted payload without the dialect's frame. `measured` is the text that counts towards the
-    budget, if the dialect doesn't count the JSON itself.
+    `measured` is the text that the model gets, if that isn't the JSON itself; `body` is the fitted payload without
+    the dialect's frame. Below a room of `next_room` bytes, the lane would be the same.
     """
 
-    __slots__ = ("_meter", "_used", "body", "cuts", "json", "measured")
+    __slots__ = ("_budget", "_load", "_used", "body", "cuts", "json", "measured", "next_room")
 
     def __init__(
         self,
         json: bytes,
         cuts: tuple[Cut, ...],
-        meter: Meter,
+        budget: Budget,
         body: bytes = b"",
         measured: bytes | None = None,
+        next_room: int = 0,
     ) -> None:
         self.json = json
         self.cuts = cuts
         self.body = body
         self.measured = json if measured is None else measured
-        self._meter = meter
-        self._used = -1
+        self.next_room = next_room
+        self._budget = budget
+        self._used = self._load = -1
 
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Lane:
-        return Lane(self.json, cuts, self._meter, self.body, self.measured)
+        return Lane(self.json, cuts, self._budget, self.body, self.measured)
 
     def with_images(self, images: Mapping[bytes, bytes]) -> Lane:
         """Return the lane with images that were set aside. They have a budget of their own."""
-        return Lane(put_back(self.json, images), self.cuts, self._meter, self.body, self.measured)
+        return Lane(put_back(self.json, images), self.cuts, self._budget, self.body, self.measured)
 
     @property
     def used(self) -> int:
+        """The size of what the model gets, in the budget's unit."""
         if self._used < 0:
-            self._used = self._meter.count(self.measured)
+            self._used = self._budget.meter.count(self.measured)
         return self._used
 
+    @property
+    def load(self) -> int:
+        """The same, or more if the lane comes closer to another limit of its client."""
+        if self._load < 0:
+            self._load = self._budget.load(self.measured, self.used)
+        return self._load
+
     def fits(self, limit: int) -> bool:
-        # A token has at least one byte, so a short text needs no counting.
-        return len(self.measured) <= limit or self.used <= limit
+        if self._budget.is_certain(self.measured, limit):
+            return True
+        return len(self.measured) <= self._budget.most_bytes and self.load <= limit
 
 
 class Lanes(msgspec.Struct, frozen=True):
@@ -101,6 +112,8 @@ class Lanes(msgspec.Struct, frozen=True):
     meta: Mapping[str, Any] | None
     # Texts of the tool that are not shown whole, to be stored beside the payload.
     texts: tuple[str, ...] = ()
+    # Of a page: whether its first block is a note.
+    noted: bool = False
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
@@ -142,15 +155,27 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.budget.limit - self.reserved
 
     def lane(
-        self, text: bytes, cuts: tuple[Cut, ...], body: bytes = b"", measured: bytes | None = None
+        self,
+        text: bytes,
+        cuts: tuple[Cut, ...],
+        body: bytes = b"",
+        measured: bytes | None = None,
+        next_room: int = 0,
     ) -> Lane:
-        return Lane(text, cuts, self.budget.meter, body, measured)
+        return Lane(text, cuts, self.budget, body, measured, next_room)
+
+    def content(self, blocks: Sequence[Buffer], cuts: tuple[Cut, ...], next_room: int = 0) -> Lane:
+        """Return a text lane, measured as clients show it."""
+        return self.lane(b"[%b]" % b",".join(blocks), cuts, b"", shown(blocks), next_room)
 
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Outcome:
         return replace(self.outcome, cuts=cuts)
 
     def failed(self, problem: Problem) -> Plan:
-        return replace(self, outcome=replace(self.outcome, error=problem), is_error=True)
+        return replace(self, outcome=replace(self.outcome, error=problem)).as_error()
+
+    def as_error(self) -> Plan:
+        return replace(self, is_error=True, budget=self.budget.for_errors)
 
     @property
     def lacks_data(self) -> bool:
@@ -218,13 +243,15 @@ def fullest(plan: Plan, size: int, finish: Finish, like: Lane | None = None) -> 
     `like` is another lane of the same payload; its bytes per token are where the search starts.
     """
     limit = plan.limit
-    most = min(size, plan.budget.most_bytes)
+    # Of a payload that was stored as it came in, only what the budget can show is here.
+    largest = plan.budget.most_bytes if plan.payload.partial else plan.budget.most_json
+    most = min(size, largest)
     rate = 1.0 if plan.budget.unit == "bytes" else _TYPICAL_RATE
     if like is not None:
-        rate = len(like.json) / max(like.used, 1)
+        rate = len(like.json) / max(like.load, 1)
     for length in LENGTHS:
         # Try the whole payload, unless it is hopelessly large.
-        if size <= limit * 8:
+        if size <= largest and not plan.payload.partial:
             lane = finish(size, length=length)
             if lane is not None and lane.fits(limit):
                 return lane
@@ -313,55 +340,50 @@ def _filled_up(
     return lane
 
 
-def largest_room(
-    attempt: Callable[[int], Lane | None], limit: int, guess: int, most: int, overhead: int = 0
-) -> Lane | None:
+def largest_room(attempt: Callable[[int], Lane | None], limit: int, guess: int, most: int) -> Lane | None:
     """Return the best lane that `attempt` makes within `limit`, for a room of at most `most` bytes.
 
-    `attempt` returns None if the payload can't be cut to the room; `overhead` is roughly what a lane uses in
-    addition to its payload.
+    `attempt` returns None if the payload can't be cut to the room.
     """
     best: Lane | None = None
     over: Lane | None = None
-    low, used_low = 0, min(overhead, limit // 2)
-    high, used_high = most + 1, 0
+    low = load_low = load_high = 0
+    high = most + 1
     room = min(max(guess, 1), most)
-    for _ in range(_TRIES):
+    for tried in range(_TRIES):
         lane = attempt(room)
+        is_step = lane is not None and lane.load in (load_low, load_high)
         if lane is None:
             low = room
-        elif lane.used <= limit:
+        elif lane.load <= limit:
             best = lane
-            low, used_low = room, lane.used
-            if room == most or limit - lane.used <= _acceptable(lane, limit):
-                break
+            low, load_low = max(room, lane.next_room - 1), lane.load
         else:
             over = lane
-            high, used_high = room, lane.used
-        if high - low <= max(1, low // 200) or _are_neighbours(best, over):
+            high, load_high = room, lane.load
+        slack = limit * (_SLACK if tried < _PATIENCE else _ENOUGH)
+        if (best is not None and limit - load_low <= slack) or low >= most:
             break
-        room = _next_room(low, used_low, high, used_high, int(limit * _AIM))
+        if high - low <= max(1, low // 2000) or _are_neighbours(best, over):
+            break
+        # A line leads nowhere on a step, which all items and lines of text make.
+        room = (low + high) // 2 if is_step else _next_room(low, load_low, high, load_high, limit)
     return best
 
 
-def _next_room(low: int, used_low: int, high: int, used_high: int, aim: int) -> int:
-    if used_high:
-        slope = (used_high - used_low) / (high - low)
+def _next_room(low: int, load_low: int, high: int, load_high: int, limit: int) -> int:
+    """Return where the line through the closest loads below and above the limit meets it."""
+    if load_high:
+        slope = (load_high - load_low) / (high - low)
         margin = (high - low) // 16
     elif low:
         # Nothing was too large yet: extrapolate, but at most to four times the room.
-        slope = max(used_low / low, aim / (4 * low))
+        slope = max(load_low / low, limit / (4 * low))
         margin = 0
     else:
         slope, margin = 1.0, 0
-    room = low + int((aim - used_low) / slope) if slope > 0 else (low + high) // 2
+    room = low + int((limit - load_low) / slope) if slope > 0 else (low + high) // 2
     return min(max(room, low + margin, low + 1), high - margin, high - 1)
-
-
-def _acceptable(lane: Lane, limit: int) -> float:
-    kept = sum([cut.kept for cut in lane.cuts if cut.kind == "items"])
-    item = _ITEM * lane.used / kept if kept else 0
-    return max(_SLACK * limit, min(item, _SLACK_FOR_ITEM * limit))
 
 
 def _are_neighbours(best: Lane | None, over: Lane | None) -> bool:

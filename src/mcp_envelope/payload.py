@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from .fit.blocks import shown
 from .fit.images import ImageBudget, set_aside
 from .fit.pages import Page
 from .jsontext.document import (
@@ -29,6 +30,7 @@ from .jsontext.document import (
     from_members,
     kind_of,
     parse,
+    readable,
     respelled,
     sniff,
     text_block,
@@ -161,9 +163,9 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         return max(sum(map(len, self.content)) + len(self.content) + 1, len(self.structured or b""))
 
     def lanes(self) -> tuple[bytes, ...]:
-        """Return the exact texts that are measured."""
-        text = b"[%b]" % b",".join(self.content)
-        return (text,) if self.structured is None else (text, bytes(self.structured))
+        """Return the texts that are measured: what clients show their models."""
+        text = shown(self.content)
+        return (text,) if self.structured is None else (text, readable(bytes(self.structured)))
 
     def without_images(self, budget: ImageBudget) -> Result:
         """Return the result as it is measured: without the data of images that are within their budget."""

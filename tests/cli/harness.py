@@ -23,6 +23,8 @@ import pytest
 
 from mcp_envelope.cli.main import main
 
+from ..shown import shown
+
 REPOSITORY = Path(__file__).parents[2]
 SRC = str(REPOSITORY / "src")
 COMMAND = [sys.executable, "-m", "mcp_envelope"]
@@ -42,6 +44,10 @@ class Outcome(NamedTuple):
     def lane(self, name: str) -> bytes:
         """The lane's bytes as they stand on the wire."""
         return bytes(msgspec.json.decode(self.out, type=dict[str, msgspec.Raw])[name])
+
+    def shown(self, name: str) -> bytes:
+        """The lane as a model gets it."""
+        return shown(self.lane(name)) if name == "content" else self.lane(name)
 
     @property
     def notice(self) -> Any:

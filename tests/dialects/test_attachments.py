@@ -18,6 +18,7 @@ from mcp_envelope.payload import read_result
 from mcp_envelope.vault.vault import open_vault
 
 from ..conftest import examples
+from ..shown import shown as as_shown
 from ..strategies import blocks as any_block
 from ..strategies import small_values
 
@@ -104,15 +105,6 @@ def test_the_path_of_a_bare_list_in_ctxo() -> None:
     assert sealed.cuts[0].path == ""
 
 
-def measured(sealed: Sealed, dialect: str) -> bytes:
-    """By hand: the text that the dialect measures, and the other blocks as JSON."""
-    raws = msgspec.json.decode(sealed.content, type=list[msgspec.Raw])
-    if dialect == "gel":
-        return sealed.content
-    first: str = msgspec.json.decode(raws[0])["text"]
-    return b",".join([first.encode(), *map(bytes, raws[1:])])
-
-
 @given(
     blocks=st.lists(any_block, min_size=1, max_size=5),
     structure=st.none() | st.dictionaries(st.sampled_from("abc"), small_values, min_size=1),
@@ -131,7 +123,7 @@ def test_any_blocks(
     counted = sealed._budget.meter.count
     if dialect != "ctxo":
         # Of a note behind its document scalpel measures the words.
-        assert dialect == "scalpel" or counted(measured(sealed, dialect)) <= budget
+        assert dialect == "scalpel" or counted(as_shown(sealed.content)) <= budget
         assert sealed.report.content_used <= budget
         assert sealed.structured is None or counted(sealed.structured) <= budget
     told = [cut.path for cut in sealed.content_cuts] + [""] * bool(sealed.problem)

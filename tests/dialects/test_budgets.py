@@ -12,6 +12,8 @@ import pytest
 from mcp_envelope import Cut, seal
 from mcp_envelope.budget import Budget
 
+from ..shown import shown
+
 ROWS = [{"id": index, "name": f'row "{index}"\n', "tags": ["ä", "\\", "x" * 20]} for index in range(2000)]
 BUDGETS: list[dict[str, Any]] = [
     *({"max_bytes": limit} for limit in (600, 2000, 9000)),
@@ -34,7 +36,7 @@ def test_both_lanes_are_within_the_budget_with_their_blocks(
 ) -> None:
     limit = Budget.of(**budget)
     sealed = seal(payload, dialect=dialect, handle="aB3dE6gH9jK2mN5pQ8sT1v", **budget)
-    for lane in (sealed.content, sealed.structured):
+    for lane in (shown(sealed.content), sealed.structured):
         assert lane is None or limit.holds(lane)
 
 

@@ -14,7 +14,7 @@ from mcp_envelope import JSONError, PayloadError, Schema, SchemaError, rank, sea
 
 
 def text_of(sealed: Any) -> str:
-    return str(json.loads(sealed.content)[0]["text"])
+    return str(json.loads(sealed.content)[-1]["text"])
 
 
 def test_figures_are_never_written_into_the_payload() -> None:
@@ -25,7 +25,7 @@ def test_figures_are_never_written_into_the_payload() -> None:
     assert json.loads(sealed.structured or b"")["used"] == 60012345
     blocks = [{"type": "text", "text": "a"}, {"type": "custom", "used": 600}]
     sealed = seal(blocks, read_as="blocks", max_bytes=600, profile="standard")
-    assert json.loads(sealed.content)[1] == blocks[1]
+    assert json.loads(sealed.content)[-1] == blocks[1]
 
 
 def test_subclasses_of_plain_types_are_what_they_are() -> None:

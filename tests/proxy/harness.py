@@ -22,6 +22,7 @@ from mcp_envelope.config import Settings
 from mcp_envelope.gateway import Gateway
 from mcp_envelope.proxy.interceptor import Interceptor
 from mcp_envelope.vault.ledger import Ledger
+from tests.shown import shown
 
 HERE = Path(__file__).parent
 OBLIGING = (sys.executable, str(HERE / "obliging.py"))
@@ -75,9 +76,9 @@ def tool(name: str, output: Any = None, **properties: Any) -> dict[str, Any]:
 
 
 def count(value: Any, unit: str = "tokens") -> int:
-    """What a lane uses, as it stands on the wire."""
+    """What a lane uses, as a model gets it: `content` is a list, `structuredContent` is not."""
     budget = Budget.of(tokens=128) if unit == "tokens" else Budget.of(max_bytes=512)
-    return budget.meter.count(frame(value))
+    return budget.meter.count(shown(value) if isinstance(value, list) else frame(value))
 
 
 class Talk:
@@ -141,7 +142,7 @@ def read_all(read: Callable[..., Any], path: str = "") -> str:
     while True:
         page = read(path=path, offset=offset)
         assert not page.get("isError"), page
-        parts.append(page["content"][0]["text"])
+        parts.append(page["content"][-1]["text"])
         cuts = page.get("_meta", {}).get(NOTICE, {}).get("dropped", [])
         if not cuts:
             return "".join(parts)

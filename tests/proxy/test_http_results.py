@@ -97,7 +97,7 @@ def test_a_large_result_fits_and_can_be_read_on(modern: bool, streams: bool, tmp
     assert notice["dropped"][0]["total"] == 3000
     jsonschema_rs.validate(listed["result"]["tools"][0]["outputSchema"], structured(response))
     assert page.headers["content-type"] == "application/json"
-    assert '"name":"row 2999"' in page.json()["result"]["content"][0]["text"]
+    assert '"name":"row 2999"' in page.json()["result"]["content"][-1]["text"]
     assert page.json()["result"].get("resultType") == ("complete" if modern else None)
 
 

@@ -136,7 +136,7 @@ def test_a_typed_result_is_cut_in_both_lanes_and_valid(talk: Talk) -> None:
     assert notice["dropped"] == [{"path": "/rows", "kept": len(kept), "total": 2000}]
     assert json.loads(got["content"][0]["text"])["_envelope"]["handle"] == notice["handle"]
     page = talk.read(notice["handle"], path="/rows", offset=len(kept))
-    assert json.loads(page["content"][0]["text"])[0] == data["rows"][len(kept)]
+    assert json.loads(page["content"][-1]["text"])[0] == data["rows"][len(kept)]
 
 
 def test_a_root_that_is_not_an_object_is_always_wrapped(talk: Talk) -> None:
@@ -159,8 +159,8 @@ def test_images_and_links_are_kept(talk: Talk) -> None:
     assert count(got["content"]) <= talk.tokens
     large = {**image, "data": "QUJD" * 5000}
     got = talk.called("t", {"content": [large, *texts("small")]})
-    assert "image/png left out" in got["content"][0]["text"]
-    assert got["content"][1]["text"] == "small"
+    assert "image/png left out" in got["content"][1]["text"]
+    assert got["content"][2]["text"] == "small"
 
 
 def test_json_in_strings_stays_json(talk: Talk) -> None:
@@ -172,7 +172,7 @@ def test_json_in_strings_stays_json(talk: Talk) -> None:
     assert json.loads(got["structuredContent"]["result"])[0] == {"n": 0, "text": "some words"}
     assert count(got["structuredContent"]) <= talk.tokens
     got = talk.called("t", {"content": texts(inner)})
-    assert json.loads(got["content"][0]["text"])[0] == {"n": 0, "text": "some words"}
+    assert json.loads(got["content"][1]["text"])[0] == {"n": 0, "text": "some words"}
 
 
 def test_a_closed_draft_07_schema(talk: Talk) -> None:
@@ -192,14 +192,14 @@ def test_error_results_are_fitted_too(talk: Talk) -> None:
     trace = "".join(f"line {n} of the trace\n" for n in range(3000)) + "the cause"
     got = talk.called("t", {"content": texts(trace), "isError": True})
     assert got["isError"] is True
-    assert got["content"][0]["text"].startswith("line 0")
-    assert "the cause" in got["content"][0]["text"]
+    assert got["content"][1]["text"].startswith("line 0")
+    assert "the cause" in got["content"][1]["text"]
     assert count(got["content"]) <= talk.tokens
     # A failure's structure is not held to the schema; a cut one might be, by some clients, so there is none.
     got = talk.called("t", {"content": texts("it broke"), "structuredContent": rows(2000), "isError": True})
     assert "structuredContent" not in got
     assert got["isError"] is True
-    assert got["content"][0]["text"] == "it broke"
+    assert got["content"][1]["text"] == "it broke"
     assert count(got["content"]) <= talk.tokens
     handle = got["_meta"][NOTICE]["handle"]
     assert talk.read(handle, path="/content/1/text/total")["content"][0]["text"] == "2000"
@@ -291,12 +291,12 @@ def test_envelope_read_is_answered_by_the_proxy(talk: Talk) -> None:
     text = "".join(f"line {n}\n" for n in range(5000))
     got = talk.called("t", {"content": texts(text)})
     handle = got["_meta"][NOTICE]["handle"]
-    assert handle in got["content"][-1]["text"]
+    assert handle in got["content"][0]["text"]
     assert talk.read_all(handle, "/content/0/text") == text
     # Without a path all of it is meant: a text so long that only its beginning is loaded.
     back, onward = talk.send(call(9, "envelope_read", {"handle": handle}, _meta=META))
     assert not onward
-    assert json.loads(back[0])["result"]["content"][0]["text"].startswith("line 0\nline 1\n")
+    assert json.loads(back[0])["result"]["content"][-1]["text"].startswith("line 0\nline 1\n")
     assert json.loads(back[0])["result"]["resultType"] == "complete"
 
 
@@ -476,7 +476,7 @@ def test_a_server_that_lists_our_tool_in_mid_session_gets_nothing(talk: Talk, to
     handle = talk.called("t", large)["_meta"][NOTICE]["handle"]
     named = [each["name"] for each in talk.listed(tool("t"), tool("envelope_read"), identifier="again")]
     assert named == ["t", "envelope_read"]
-    assert "word" in talk.read(handle)["content"][0]["text"]
+    assert "word" in talk.read(handle)["content"][-1]["text"]
     for asked in (call(8, "envelope_read", {"handle": "x" * 26}), call(9, "envelope_read", {})):
         back, onward = talk.send(asked)
         assert back
@@ -491,7 +491,7 @@ def test_a_server_with_an_envelope_is_not_sent_our_handles(talk: Talk, tmp_path:
     handle = talk.called("t", {"content": texts("word " * 5000)})["_meta"][NOTICE]["handle"]
     other = Talk(tmp_path)
     other.listed(tool("t"), tool("envelope_read"))
-    assert "word" in other.read(handle)["content"][0]["text"]
+    assert "word" in other.read(handle)["content"][-1]["text"]
     [_shown], onward = other.send(request(10, "resources/read", uri=f"envelope://{handle}"))
     assert not onward
     asked = request(11, "resources/read", uri="envelope://theirs")

@@ -42,7 +42,7 @@ def search(identifier: Any, handle: str) -> bytes:
 
 def is_found(answer: Any) -> bool:
     """What the search gives; on a machine with much else to do it may take longer than a search may."""
-    text = answer["content"][0]["text"]
+    text = answer["content"][-1]["text"]
     return text == "0" or "QUERY_TOO_COSTLY" in text
 
 

@@ -75,7 +75,7 @@ async def read_back(proxied: Talker, here: Any, path: str) -> str:
         page = await proxied.call("envelope_read", asked)
         assert not page.get("isError"), page
         assert count(page["content"]) <= 10_000
-        parts.append(page["content"][0]["text"])
+        parts.append(page["content"][-1]["text"])
         cuts = page.get("_meta", {}).get(NOTICE, {}).get("dropped", [])
         if not cuts:
             return "".join(parts)
@@ -114,13 +114,13 @@ def test_filesystem(tmp_path: Path, client: str) -> None:
         assert got["structuredContent"] == {"content": "hello\r\nworld"}
         there, here = await cut(direct, proxied, "read_text_file", {"path": str(folder / "large.txt")})
         assert there["content"][0]["text"] == text
-        assert here["content"][0]["text"].startswith("0: grüße")
+        assert here["content"][1]["text"].startswith("0: grüße")
         assert await read_back(proxied, here, announced(here)) == text
         there, here = await cut(direct, proxied, "list_directory", {"path": str(folder / "many")})
         assert await read_back(proxied, here, announced(here)) == there["structuredContent"]["content"]
         # JSON in a text, and in the string of a structure that holds the same.
         there, here = await cut(direct, proxied, "directory_tree", {"path": str(folder)})
-        assert json.loads(here["content"][0]["text"])
+        assert json.loads(here["content"][-1]["text"])
         kept = json.loads(here["structuredContent"]["content"])
         assert kept[0]["name"] == json.loads(there["structuredContent"]["content"])[0]["name"]
         failed = await proxied.call("read_text_file", {"path": str(tmp_path / "elsewhere")})
@@ -149,7 +149,7 @@ def test_everything(tmp_path: Path, client: str) -> None:
         image = await proxied.call("get-tiny-image", {"tokenBudget": 10_000})
         assert image["content"] == (await direct.call("get-tiny-image", {}))["content"]
         there, here = await cut(direct, proxied, "get-env", {})
-        shown = json.loads(here["content"][0]["text"])
+        shown = json.loads(here["content"][-1]["text"])
         assert set(shown) < {*json.loads(there["content"][0]["text"]), "_envelope"}
         back = await proxied.call(
             "envelope_read", {"handle": here["_meta"][NOTICE]["handle"], "path": "/content/0/text/LONG_199"}
@@ -181,12 +181,12 @@ def test_git(tmp_path: Path, repository: Path, client: str) -> None:
         await the_same(direct, proxied, "git_status", where)
         there, here = await cut(direct, proxied, "git_show", {**where, "revision": "HEAD"})
         assert "structuredContent" not in here
-        assert here["content"][0]["text"].startswith("commit ")
+        assert here["content"][1]["text"].startswith("commit ")
         assert await read_back(proxied, here, "/content/0/text") == there["content"][0]["text"]
         found = await proxied.call(
             "envelope_read", {"handle": here["_meta"][NOTICE]["handle"], "grep": "line 4321 "}
         )
-        assert "line 4321" in found["content"][0]["text"]
+        assert "line 4321" in found["content"][-1]["text"]
 
     visited(tmp_path, python("mcp_server_git"), client, visit)
 

@@ -79,7 +79,7 @@ class Session:
         while True:
             page = await self.call("envelope_read", {"handle": handle, "path": path, "offset": len(items)})
             assert not page.is_error, page
-            found = json.loads(page.content[0].text)
+            found = json.loads(page.content[-1].text)
             items += found
             if not notice(page):
                 return items

@@ -28,6 +28,7 @@ import pytest
 
 from mcp_envelope.budget import meter_named as meter
 from tests.ports import free_port
+from tests.shown import shown
 
 from .node.install import ready
 from .talkers import CLIENTS, Place, Refused, Talker
@@ -334,8 +335,8 @@ async def _read_to_the_end(talker: Talker, example: Example, flood: Flood, modul
     for _ in range(50):
         page = await talker.call("envelope_read", {"handle": handle, "path": path, "offset": len(read)})
         assert not page.get("isError")
-        read += json.loads(page["content"][0]["text"])
-        if len(page["content"]) == 1:
+        read += json.loads(page["content"][-1]["text"])
+        if len(read) == len(whole):
             break
         assert _way_on(page, ("content",)) == (handle, path, len(read))
     assert read == whole
@@ -343,12 +344,12 @@ async def _read_to_the_end(talker: Talker, example: Example, flood: Flood, modul
 
 def _assert_within(result: dict[str, Any], flood: Flood) -> None:
     counted = meter(flood.unit)
-    lanes = [result["content"], result.get("structuredContent", {})]
-    texts = [json.dumps(lane, separators=(",", ":"), ensure_ascii=False) for lane in lanes]
-    if flood.document_is_measured:
-        texts = ["".join(block["text"] for block in result["content"])]
+    structure = json.dumps(
+        result.get("structuredContent", {}), separators=(",", ":"), ensure_ascii=False
+    ).encode()
+    texts = [shown(result["content"]), *([] if flood.document_is_measured else [structure])]
     for text in texts:
-        assert counted.count(text.encode()) <= flood.limit
+        assert counted.count(text) <= flood.limit
 
 
 def _way_on(result: dict[str, Any], lanes: tuple[str, ...]) -> tuple[str, str, int]:
@@ -376,7 +377,7 @@ def _data(result: dict[str, Any], name: str, whole: bool = False) -> Any:
     """The tool's own data, in the shape of the server's dialect."""
     said = result.get("structuredContent")
     if said is None:
-        said = json.loads(result["content"][0]["text"])
+        said = json.loads(result["content"][-1]["text"])
     if whole or isinstance(said, list):
         return said
     if name in ("library_fastmcp", "logs_lowlevel"):

@@ -477,7 +477,7 @@ def test_asked_directly(vault: str) -> None:
         assert result.meta is not None
         handle = notice(result)["handle"]
         page = await server.call_tool("envelope_read", {"handle": handle, "path": "/result", "offset": 4990})
-        assert page.content[0].text == "[4990,4991,4992,4993,4994,4995,4996,4997,4998,4999]"  # type: ignore[union-attr]
+        assert page.content[-1].text == "[4990,4991,4992,4993,4994,4995,4996,4997,4998,4999]"  # type: ignore[union-attr]
         inner = await server.call_tool("envelope_read", {"handle": handle}, run_middleware=False)
         assert not inner.is_error
 

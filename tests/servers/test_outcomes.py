@@ -202,8 +202,8 @@ def test_what_a_reply_says_besides(library: str, era: str) -> None:
     assert json.loads(lent.content[0].text) == {"weeks": 4, "_envelope": said}
     assert [block.type for block in lent.content] == ["text", "resource_link"]
     shown = ask(server, "listing", era=era).content
-    assert [block.type for block in shown] == ["text", "text", "resource_link", "text"]
-    assert (json.loads(shown[0].text), shown[1].text, shown[3].text) == ([1, 2], "a preview", "Two\nin all")
+    assert [block.type for block in shown] == ["text", "text", "text", "resource_link"]
+    assert (shown[0].text, json.loads(shown[1].text), shown[2].text) == ("Two\nin all", [1, 2], "a preview")
     alone = ask(server, "done", era=era)
     assert not alone.is_error
     assert says(alone) == "Done"
@@ -227,7 +227,7 @@ def test_blocks_in_a_reply_stay_blocks(around: str, library: str) -> None:
 
     result = ask(enveloped_server(library, shot), "shot")
     assert "image" in [block.type for block in result.content]
-    assert result.content[-1].text == "A shot"
+    assert result.content[0].text == "A shot"
 
 
 def test_a_reply_ranks_its_list() -> None:
@@ -531,6 +531,6 @@ def test_a_failure_that_hides_a_result_names_its_handle(
                     assert result.structured_content["meta"]["truncated"] is True
                 where = {"handle": found[1], "path": path} if path else {"handle": found[1], "grep": last}
                 read = await session.call("envelope_read", where)
-                assert last in read.content[0].text
+                assert last in read.content[-1].text
 
     run(main)

@@ -23,6 +23,7 @@ from mcp_envelope.config import Settings
 from mcp_envelope.vault.vault import open_vault
 from tests.conftest import examples
 from tests.pairwise import pairwise
+from tests.shown import shown
 from tests.strategies import Shape, large_values, shapes, small_values
 
 from .harness import (
@@ -70,10 +71,7 @@ def check(result: Any, dialect: str, tokens: int | None) -> None:
     if dialect == "ctxo" or budget is None:
         return  # the one may overrun, the other has none
     blocks = [block.model_dump(by_alias=True, exclude_none=True, mode="json") for block in result.content]
-    content = encoded(blocks)
-    if dialect in ("transcend", "scalpel"):
-        content = "".join(block["text"] for block in blocks).encode()
-    assert budget.meter.count(content) <= budget.limit
+    assert budget.meter.count(shown(blocks)) <= budget.limit
     if result.structured_content is not None:
         # As the libraries write it: what counts is what went over the wire.
         assert budget.meter.count(to_json(result.structured_content)) <= budget.limit

@@ -22,6 +22,7 @@ from mcp_envelope.gateway import Gateway
 from mcp_envelope.servers.fastmcp import EnvelopeMiddleware
 from mcp_envelope.servers.sdk import envelope
 from mcp_envelope.vault.ledger import Ledger
+from tests.shown import shown
 
 from .harness import ERAS, LIBRARIES, ask, connected, enveloped_server, notice, run, wire
 
@@ -286,7 +287,7 @@ def test_a_client_that_reads_both_lanes_pays_for_both(library: str, count: int, 
     server = enveloped_server(library, plain_found, budget=1000, vault=str(tmp_path / "v.db"))
     result = run(main)
     content = [block.model_dump(by_alias=True, exclude_none=True) for block in result.content]
-    used = [meter("estimate").count(encode(lane)) for lane in (content, result.structured_content)]
+    used = [meter("estimate").count(lane) for lane in (shown(content), encode(result.structured_content))]
     assert sum(used) <= 1000
     assert ("_envelope" in result.structured_content) == (count == 3000)
 

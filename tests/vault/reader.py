@@ -10,6 +10,8 @@ from mcp_envelope.dialects.notice import META_KEY
 from mcp_envelope.vault.read_tool import read
 from mcp_envelope.vault.vault import Vault
 
+from ..shown import shown
+
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -27,7 +29,7 @@ class Reader:
         self.calls += 1
         asked = {"handle": self.handle, **arguments}
         sealed = read(self.vault, asked, budget=self.budget)
-        assert self.budget.meter.count(sealed.content) <= self.budget.limit
+        assert self.budget.meter.count(shown(sealed.content)) <= self.budget.limit
         assert sealed.structured is None
         if self.calls % 7 == 1:
             assert read(self.vault, asked, budget=self.budget).to_json() == sealed.to_json()
@@ -40,7 +42,7 @@ class Reader:
         parts: list[str] = []
         while total is None or offset < total:
             blocks, cuts = self.call(path=path, offset=offset, **more)
-            parts.append(blocks[0]["text"])
+            parts.append(blocks[-1]["text"])
             if not cuts:
                 break
             (cut,) = cuts
@@ -61,29 +63,29 @@ class Reader:
         if not isinstance(like, list | dict):
             blocks, cuts = self.call(path=path)
             assert not cuts
-            return json.loads(blocks[0]["text"])
+            return json.loads(blocks[-1]["text"])
         total = len(like)
         items: list[tuple[str | None, Any]] = []
         if not total:
-            assert json.loads(self.call(path=path)[0][0]["text"]) == like
+            assert json.loads(self.call(path=path)[0][-1]["text"]) == like
         at = offset
         while at < total:
             blocks, cuts = self.call(path=path, offset=at)
-            page = json.loads(blocks[0]["text"])
+            page = json.loads(blocks[-1]["text"])
             after = next((cut["offset"] for cut in cuts if cut["path"] == path), total)
             assert after > at, "a page that does not go on"
             inside = [cut for cut in cuts if cut["path"] != path]
-            shown: list[tuple[str | None, Any]]
-            shown = list(page.items()) if isinstance(page, dict) else [(None, item) for item in page]
+            there: list[tuple[str | None, Any]]
+            there = list(page.items()) if isinstance(page, dict) else [(None, item) for item in page]
             if inside:
                 # One item that is too large for a page: read for itself.
                 assert after == at + 1
                 key = list(like)[at] if isinstance(like, dict) else None
                 step = str(at) if key is None else key.replace("~", "~0").replace("/", "~1")
                 child = like[key] if isinstance(like, dict) and key is not None else like[at]
-                shown = [(key, self.value(f"{path}/{step}", child))]
-            assert len(shown) == after - at
-            items += shown
+                there = [(key, self.value(f"{path}/{step}", child))]
+            assert len(there) == after - at
+            items += there
             at = after
         if isinstance(like, dict):
             return dict(items)

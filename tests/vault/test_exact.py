@@ -177,9 +177,9 @@ def test_a_page_ends_at_the_end_of_a_line(vault: Vault) -> None:
     data = json.dumps([{"n": n} for n in range(9000)], indent=1).encode()
     handle = stored(vault, data)
     blocks, (cut,) = Reader(vault, handle, Budget.of(tokens=300)).call(exact=True, offset=5)
-    assert blocks[0]["text"] == data[5 : cut["offset"]].decode()
-    assert blocks[0]["text"].endswith("\n")
-    assert blocks[1]["text"] == (
+    assert blocks[1]["text"] == data[5 : cut["offset"]].decode()
+    assert blocks[1]["text"].endswith("\n")
+    assert blocks[0]["text"] == (
         f"Characters 5 to {cut['offset'] - 1} of {len(data)}. "
         f'Read on: envelope_read(handle="{handle}", exact=true, offset={cut["offset"]}).'
     )

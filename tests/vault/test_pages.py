@@ -169,17 +169,17 @@ def test_the_note_of_a_page_names_the_next_one(vault: Vault) -> None:
     handle = stored(vault, {"items": [{"n": n, "text": "x" * 40} for n in range(100)]})
     blocks, cuts = Reader(vault, handle, Budget.of(tokens=200)).call(path="/items", offset=30)
     (cut,) = cuts
-    note = blocks[-1]["text"]
+    note = blocks[0]["text"]
     assert note == (
         f"Items 30 to {cut['offset'] - 1} of 100. "
         f'Read on: envelope_read(handle="{handle}", path="/items", offset={cut["offset"]}).'
     )
 
 
-def test_the_last_page_says_nothing(vault: Vault) -> None:
+def test_the_last_page_names_its_items(vault: Vault) -> None:
     handle = stored(vault, {"items": list(range(100))})
     blocks, cuts = Reader(vault, handle, Budget.of()).call(path="/items", offset=97)
-    assert [block["text"] for block in blocks] == ["[97,98,99]"]
+    assert [block["text"] for block in blocks] == ["Items 97 to 99 of 100.", "[97,98,99]"]
     assert cuts == []
 
 
@@ -313,7 +313,7 @@ def test_all_of_a_result_with_one_large_block(vault: Vault, block: dict[str, Any
     """Without a path, the page is the blocks; of a large one only the beginning is loaded."""
     handle = stored(vault, [block, {"type": "text", "text": "the second"}], "blocks")
     blocks, cuts = Reader(vault, handle, Budget.of(tokens=500)).call()
-    assert shown in json.dumps(blocks[0])
+    assert shown in json.dumps(blocks[1])
     assert {each["type"] for each in blocks} <= {"text", "resource"}
     assert any(cut["path"].startswith("/content/0") for cut in cuts)
     assert any(cut["path"] == "/content" for cut in cuts)
@@ -387,7 +387,7 @@ def test_a_string_of_brackets_is_read_as_it_was_cut(vault: Vault) -> None:
     assert sealed.handle is not None
     blocks, _ = Reader(vault, sealed.handle, Budget.of()).call(path="/a", offset=cut.offset)
     assert cut.kind == "characters"
-    assert inner[cut.offset :].startswith(blocks[0]["text"])
+    assert inner[cut.offset :].startswith(blocks[-1]["text"])
 
 
 @pytest.mark.parametrize("arguments", [{"path": "/\ud800"}, {"offset": "\ud800"}, {"offset": 10**5000}])
@@ -470,5 +470,5 @@ def test_a_page_loads_no_more_of_a_larger_payload(
         loaded.append(0)
         shown.append(read(vault, {"handle": handle, **asked}, budget=Budget.of(tokens=300)).to_result())
     # The notice of the larger one has more digits, so somewhat less may fit.
-    assert shown[0]["content"][0]["text"][:300] == shown[1]["content"][0]["text"][:300]
+    assert shown[0]["content"][-1]["text"][:300] == shown[1]["content"][-1]["text"][:300]
     assert loaded[1] <= loaded[0] + 3

@@ -47,11 +47,11 @@ def everything(reader: Reader, **arguments: Any) -> list[Any]:
     items: list[Any] = []
     while True:
         blocks, cuts = reader.call(**arguments, offset=len(items))
-        items += json.loads(blocks[0]["text"])
+        items += json.loads(blocks[-1]["text"])
         if not cuts:
             return items
         assert cuts[0]["offset"] == len(items)
-        note = blocks[-1]["text"]
+        note = blocks[0]["text"]
         assert f"offset={len(items)})" in note
         for name in ("query", "grep"):
             if name in arguments:
@@ -82,7 +82,7 @@ def test_path_and_offset_lead_into_what_a_query_gives(reader: Reader) -> None:
     other = Reader(reader.vault, handle, reader.budget)
     blocks, cuts = other.call(query="items[*]")
     assert cuts[0]["path"] == "/0/text"
-    rest = other.call(query="items[*]", path="/0/text", offset=cuts[0]["offset"])[0][0]["text"]
+    rest = other.call(query="items[*]", path="/0/text", offset=cuts[0]["offset"])[0][-1]["text"]
     assert ("word " * 5000)[cuts[0]["offset"] :].startswith(rest)
 
 
@@ -90,13 +90,13 @@ def test_a_search_is_continued_and_leads_to_pages(reader: Reader) -> None:
     found = everything(reader, grep=r"^needle 8\d\d here$")
     assert len(found) == 3 * 100
     for match in found[::37]:
-        page = reader.call(path=match["path"], offset=match["offset"])[0][0]["text"]
+        page = reader.call(path=match["path"], offset=match["offset"])[0][-1]["text"]
         assert page.startswith(match["text"])
 
 
 def test_a_search_below_a_path_with_context(reader: Reader) -> None:
     blocks, _ = reader.call(grep="needle", path="/items/3", context=1)
-    (first, *_) = json.loads(blocks[0]["text"])
+    (first, *_) = json.loads(blocks[-1]["text"])
     assert first["path"] == "/items/3/body"
     assert first["before"] == ["first line"]
     assert first["after"][0].startswith("last line")
@@ -108,7 +108,7 @@ def test_a_match_with_much_around_it_fits_and_names_no_path_that_leads_nowhere(v
     assert vault.keep(handle, read_payload(lines, "text")) is None
     reader = Reader(vault, handle, Budget.of(tokens=128))
     blocks, cuts = reader.call(grep="^100 ", context=20)
-    (match,) = json.loads(blocks[0]["text"])
+    (match,) = json.loads(blocks[-1]["text"])
     assert match["offset"] == lines.index("100 ")
     assert cuts == []
 
@@ -206,7 +206,8 @@ def _image(size: int) -> dict[str, Any]:
 def test_an_image_over_the_budget_is_stored_and_linked_to(vault: Vault) -> None:
     blocks = [{"type": "text", "text": "a picture"}, _image(50_000)]
     sealed = seal(blocks, tokens=400, vault=vault.of(None), links=True)
-    shown = json.loads(sealed.content)
+    note, *shown = json.loads(sealed.content)
+    assert "/content/1" in note["text"]
     assert shown[0] == blocks[0]
     assert "image/png left out" in shown[1]["text"]
     link = shown[2]
@@ -272,7 +273,7 @@ def test_a_result_with_two_lanes_is_stored_whole(vault: Vault) -> None:
     assert reader.text(in_text.path) == "other words " * 3000
     assert reader.value(in_structure.path, list(range(5000))) == list(range(5000))
     # Whoever leaves out the lane's name gets there, too.
-    assert json.loads(reader.call(path="/rows", offset=4990)[0][0]["text"]) == list(range(4990, 5000))
+    assert json.loads(reader.call(path="/rows", offset=4990)[0][-1]["text"]) == list(range(4990, 5000))
 
 
 @pytest.mark.parametrize(
@@ -316,7 +317,7 @@ def test_a_text_that_the_structure_repeats_is_cut_as_a_text(vault: Vault) -> Non
         read_result([block], json.dumps({"content": text}).encode()), tokens=400, vault=vault.of(None)
     )
     shown = json.loads(sealed.content)
-    assert text.startswith(shown[0]["text"].split("…")[0])
+    assert text.startswith(shown[1]["text"].split("…")[0])
     assert {cut.path for cut in sealed.content_cuts} == {"/content/0/text"}
     assert sealed.handle is not None
     assert Reader(vault, sealed.handle, Budget.of(tokens=2000)).text("/content/0/text") == text

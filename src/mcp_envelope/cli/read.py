@@ -179,8 +179,8 @@ class _Reading:
 
     def _write(self, sealed: Sealed) -> None:
         blocks = msgspec.json.decode(sealed.content, type=list[msgspec.Raw])
-        if sealed.cuts:
-            blocks.pop()  # the note for models; people get their own
+        if sealed.noted:
+            del blocks[0]  # the note for models; people get their own
         page = b"\n".join([_shown(bytes(block)) for block in blocks])
         is_file = self.options.output != files.STDIN and len(blocks) == 1
         file = _file_in(bytes(blocks[0])) if is_file else None

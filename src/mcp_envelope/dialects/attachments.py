@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from ..budget import MIN_BYTES, MIN_TOKENS
-from ..fit.blocks import Block, fit_blocks, is_text, label, read_block
+from ..fit.blocks import Block, fit_blocks, is_text, label, read_block, shown
 from ..fit.documents import Cut
 from ..jsontext.document import Node, encode, text_block
 from ..lanes import Lane, Lanes, Plan, largest_room
@@ -72,8 +72,8 @@ def _data(payload: Payload) -> Payload:
     """Return what a document can hold: the structure, or the texts with a label for every other block."""
     if payload.node is not None:
         return Payload(node=payload.node, source=payload.source, partial=payload.partial)
-    shown = [raw if is_text(raw) else encode(label(raw)) for raw in payload.blocks or ()]
-    return Payload(node=Node(b"[%b]" % b",".join(shown)))
+    listed = [raw if is_text(raw) else encode(label(raw)) for raw in payload.blocks or ()]
+    return Payload(node=Node(b"[%b]" % b",".join(listed)))
 
 
 def _room(plan: Plan, document: Lane) -> int:
@@ -95,9 +95,9 @@ def _fitted(plan: Plan, blocks: Sequence[Block], limit: int) -> Lane | None:
         if cuts:
             note = notice.sentence(plan.with_cuts(tuple(cuts)), 1, beside_handle=False)
             parts.append(text_block(note))
-        return plan.lane(b",".join(parts), tuple(cuts))
+        return plan.lane(b",".join(parts), tuple(cuts), measured=shown(parts))
 
-    most = min(size, plan.budget.most_bytes)
+    most = min(size, plan.budget.most_json)
     whole = attempt(size) if size <= most else None
     if whole is not None and whole.fits(limit):
         return whole
@@ -110,7 +110,7 @@ def _joined(plan: Plan, lanes: Lanes, parts: Lane, must: bool = False) -> Lanes 
     inside = [part for part in (document.json[1:-1], parts.json) if part]
     cuts = (*document.cuts, *parts.cuts)
     content = plan.lane(
-        b"[%b]" % b",".join(inside), cuts, document.body, document.measured + b"," + parts.json
+        b"[%b]" % b",".join(inside), cuts, document.body, document.measured + b"\n" + parts.measured
     )
     if not must and not content.fits(plan.budget.limit):
         return None

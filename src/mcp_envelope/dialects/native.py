@@ -1,8 +1,9 @@
 """The dialect `native`, our own: it adds nothing to a result unless there is something to report.
 
-Strategy: a payload that fits goes out byte for byte. Otherwise each lane is fitted on its own, since escaping
-makes the text longer than the structure, and each reports what *it* leaves out. The structured lane is
-validated after the cut. A payload that can't be cut without breaking its schema becomes the failure
+Strategy: a payload that fits goes out byte for byte. Otherwise the structured lane is fitted, with the notice as
+its first property, and validated; the text repeats it, or is fitted on its own, with the notice as its first block,
+where the payload is text or the schema has no place for a notice. The notice comes first because clients that cut
+a result again drop its end. A payload that can't be cut without breaking its schema becomes the failure
 RESULT_TOO_LARGE: no structured lane, and as much as fits in the text, to which no schema applies.
 """
 
@@ -19,7 +20,18 @@ from ..fit.blocks import Block, TextBlock, fit_blocks, read_blocks
 from ..fit.documents import Cut, Fitted, Fitter
 from ..fit.pages import Page
 from ..fit.text import Ends
-from ..jsontext.document import TEXT_CLOSE, TEXT_OPEN, Buffer, Node, TooDeep, encode, parse, sniff, text_block
+from ..jsontext.document import (
+    TEXT_CLOSE,
+    TEXT_OPEN,
+    Buffer,
+    Node,
+    TooDeep,
+    encode,
+    parse,
+    readable,
+    sniff,
+    text_block,
+)
 from ..lanes import Lane, Lanes, Plan, conforming, first_that_fits, fullest
 from ..outcome import Outcome
 from ..payload import Payload, to_json
@@ -36,8 +48,6 @@ _MISS: Final[dict[str, Any]] = {
     },
     "required": ["found", "hint"],
 }
-# With more bytes than this per unit of the budget, the whole payload is not even tried.
-_HOPELESS: Final = 16
 
 
 class Native(Dialect):
@@ -51,7 +61,7 @@ class Native(Dialect):
     def fit(self, plan: Plan) -> Lanes:
         if plan.payload.page is not None:
             return _page(plan, plan.payload.page)
-        plan, unstructured = _with_miss(plan)
+        plan, unstructured = _with_miss(plan.as_error() if plan.is_error else plan)
         if plan.profile != "minimal":
             plan = replace(plan, outcome=replace(plan.outcome, extras=_extras(plan)))
         if plan.payload.is_empty and plan.outcome.error is None:
@@ -72,7 +82,7 @@ class Native(Dialect):
             if structured is None:
                 plan = plan.failed(plan.too_large())
         if plan.outcome.error is not None:
-            plan = replace(plan, is_error=True)
+            plan = plan.as_error()
         content = None if plan.payload.is_empty else _content(plan, structured)
         if content is None and plan.outcome.error is not None and plan.payload.is_empty:
             content = _failure_only(plan, ())
@@ -106,7 +116,7 @@ def _without_data(plan: Plan) -> Lanes:
 
     def finish(length: int) -> Lane:
         def render(outcome: Outcome) -> Lane:
-            return plan.lane(b"[%b]" % b",".join(_around([], outcome, length)), ())
+            return plan.content(_around([], outcome, length), ())
 
         return _with_figures(plan, (), length, render)
 
@@ -124,9 +134,9 @@ def _with_placeholder(plan: Plan, schema: Schema) -> Plan:
 
 
 def _around(parts: list[bytes], outcome: Outcome, length: int) -> list[bytes]:
-    """Return the payload's blocks, then the reply's texts and links, then the notice as text."""
+    """Return the notice as text, then the payload's blocks, then the reply's texts and links."""
     note = notice.text_note(outcome, length)
-    return [*parts, *notice.extra_blocks(outcome, length), *([text_block(note)] if note else [])]
+    return [*([text_block(note)] if note else []), *parts, *notice.extra_blocks(outcome, length)]
 
 
 def _extras(plan: Plan) -> dict[str, Any]:
@@ -182,34 +192,27 @@ def _fitter(node: Node, place: Place, plan: Plan, base: str = "") -> Fitter:
 def _untouched(plan: Plan) -> Lanes | None:
     """Return the payload byte for byte, if it fits and there is nothing to report."""
     payload, limit = plan.payload, plan.budget.limit
-    if payload.is_empty or payload.partial or payload.size > _HOPELESS * limit:
+    if payload.is_empty or payload.partial or payload.size > plan.budget.most_json:
         return None
     if notice.notice(plan.outcome, 0) or plan.outcome.texts or plan.outcome.links:
         return None
     structured: Lane | None = None
-    if payload.node is not None:
-        original = payload.original()
-        if _has_structure(plan, payload.node):
-            structured = plan.lane(b'{"result":%b}' % original if plan.wrap else original, ())
+    original = b"" if payload.node is None else payload.original()
+    if payload.node is not None and _has_structure(plan, payload.node):
+        whole = b'{"result":%b}' % original if plan.wrap else original
+        structured = plan.lane(whole, (), measured=readable(whole))
     if payload.blocks is not None:
-        text = b"[%b]" % b",".join(payload.blocks)
-    elif payload.node is not None:
-        text = b"[%b%b%b]" % (TEXT_OPEN, encode(payload.original().decode()), TEXT_CLOSE)
-    elif payload.text is not None:
-        text = b"[%b%b%b]" % (TEXT_OPEN, encode(payload.text.decode()), TEXT_CLOSE)
+        content = plan.content(payload.blocks, ())
     else:
-        return None
-    content = plan.lane(text, ())
+        text = original if payload.text is None else payload.text
+        content = plan.lane(b"[%b%b%b]" % (TEXT_OPEN, encode(text.decode()), TEXT_CLOSE), (), measured=text)
     if not content.fits(limit):
         return None
-    if structured is not None and not _is_lighter(plan, structured) and not structured.fits(limit):
+    # A text that repeats the structure has its size.
+    is_repeated = payload.blocks is None and not plan.wrap
+    if structured is not None and not is_repeated and not structured.fits(limit):
         return None
     return Lanes(content, structured, bool(plan.is_error), plan.outcome, None)
-
-
-def _is_lighter(plan: Plan, structured: Lane) -> bool:
-    """Whether the structure needn't be counted, because the text holds the same with escapes added."""
-    return plan.budget.meter.escapes_add and not plan.wrap and plan.payload.blocks is None
 
 
 # -- structuredContent --------------------------------------------------------------------------------------
@@ -231,10 +234,11 @@ def _structured(plan: Plan, node: Node) -> Lane | None:
             return None
         body = b'{"result":%b}' % fitted.json if plan.wrap else fitted.json
         if not with_notice:
-            return plan.lane(body, fitted.cuts, body)
+            return plan.lane(body, fitted.cuts, body, next_room=fitted.next_room)
 
         def render(outcome: Outcome) -> Lane:
-            return plan.lane(notice.join(body, notice.notice(outcome, length)), fitted.cuts, body)
+            told = notice.join(notice.notice(outcome, length), body)
+            return plan.lane(told, fitted.cuts, body, next_room=fitted.next_room)
 
         return _with_figures(plan, fitted.cuts, length, render)
 
@@ -254,20 +258,31 @@ def _structured(plan: Plan, node: Node) -> Lane | None:
 # -- content ------------------------------------------------------------------------------------------------
 
 
-def _content(plan: Plan, like: Lane | None) -> Lane | None:
-    """Return the text lane; `like` is the structured one, if there is one."""
+def _content(plan: Plan, structured: Lane | None) -> Lane | None:
+    """Return the text lane, given the structured one, if there is one."""
     payload = plan.payload
     ends: Ends = "both" if plan.is_error else "head"
     if payload.node is not None and payload.blocks is None:
+        if structured is not None and _repeats(plan, structured):
+            text = b"[%b]" % text_block(structured.json.decode())
+            return plan.lane(text, structured.cuts, measured=structured.json)
         place = FREE if plan.schema is None or plan.is_error or plan.wrap else plan.schema.root
-        lane = _document_text(plan, payload.node, place, like)
-        return lane if lane is not None or place is FREE else _document_text(plan, payload.node, FREE, like)
+        lane = _document_text(plan, payload.node, place, structured)
+        if lane is not None or place is FREE:
+            return lane
+        return _document_text(plan, payload.node, FREE, structured)
     if payload.text is not None:
         held = sniff(payload.text)
         if held is not None and held.kind == "object":
             return _document_text(plan, held, FREE)
         return _blocks(plan, [TextBlock.of_text(payload.text, held, ends)])
     return _blocks(plan, read_blocks(payload.blocks or (), ends, plan.outcome.link_to))
+
+
+def _repeats(plan: Plan, structured: Lane) -> bool:
+    """Whether the text can be the structure as it is: it has the notice in it, and nothing else is to be shown."""
+    has_notice = structured.json is not structured.body
+    return has_notice and not plan.wrap and not plan.outcome.texts and not plan.outcome.links
 
 
 def _document_text(plan: Plan, node: Node, place: Place, like: Lane | None = None) -> Lane | None:
@@ -281,11 +296,11 @@ def _document_text(plan: Plan, node: Node, place: Place, like: Lane | None = Non
 
         def render(outcome: Outcome) -> Lane:
             if inside:
-                body = notice.join(fitted.json, notice.notice(outcome, length))
-                shown = [text_block(body.decode()), *notice.extra_blocks(outcome, length)]
+                body = notice.join(notice.notice(outcome, length), fitted.json)
+                blocks = [text_block(body.decode()), *notice.extra_blocks(outcome, length)]
             else:
-                shown = _around([text_block(fitted.json.decode())], outcome, length)
-            return plan.lane(b"[%b]" % b",".join(shown), fitted.cuts)
+                blocks = _around([text_block(fitted.json.decode())], outcome, length)
+            return plan.content(blocks, fitted.cuts, fitted.next_room)
 
         return _with_figures(plan, fitted.cuts, length, render)
 
@@ -300,7 +315,7 @@ def _blocks(plan: Plan, blocks: Sequence[Block]) -> Lane | None:
             return None
 
         def render(outcome: Outcome) -> Lane:
-            return plan.lane(b"[%b]" % b",".join(_around(parts, outcome, length)), outcome.cuts)
+            return plan.content(_around(parts, outcome, length), outcome.cuts)
 
         return _with_figures(plan, tuple(cuts), length, render)
 
@@ -308,24 +323,28 @@ def _blocks(plan: Plan, blocks: Sequence[Block]) -> Lane | None:
 
 
 def _page(plan: Plan, page: Page) -> Lanes:
-    """Return a page as JSON or text, and a note on how to continue in a block of its own."""
+    """Return a note on how to continue in a block of its own, then the page as JSON or text."""
     plan = replace(plan, outcome=replace(plan.outcome, reading=page.reading))
 
     def finish(room: int, length: int) -> Lane | None:
         fitted = page.fit(room)
         if fitted is None:
             return None
-        shown = list(fitted.blocks) if fitted.text is None else [text_block(fitted.text.decode())]
-        outcome = plan.with_cuts(fitted.cuts)
-        if note := notice.text_note(outcome, length):
-            shown.append(text_block(note))
-        return plan.lane(b"[%b]" % b",".join(shown), fitted.cuts)
+        blocks = list(fitted.blocks) if fitted.text is None else [text_block(fitted.text.decode())]
+        if page.shape == "array" and not fitted.cuts:
+            # Gemini CLI refuses a result whose first block is a JSON array.
+            blocks.insert(0, text_block(notice.last_items(page.offset, page.total)))
+        return plan.content(
+            _around(blocks, plan.with_cuts(fitted.cuts), length), fitted.cuts, fitted.next_room
+        )
 
     content = fullest(plan, page.size, finish)
     if content is None:
         plan = plan.failed(plan.too_large())
         content = _failure_only(plan, (Cut(page.path, "bytes", 0, page.size, page.offset),))
-    return Lanes(content, None, bool(plan.is_error), plan.outcome, notice.meta(plan.with_cuts(content.cuts)))
+    meta = notice.meta(plan.with_cuts(content.cuts))
+    noted = bool(content.cuts) or page.shape == "array"
+    return Lanes(content, None, bool(plan.is_error), plan.outcome, meta, noted=noted)
 
 
 def _failure_only(plan: Plan, cuts: tuple[Cut, ...]) -> Lane:
@@ -333,8 +352,8 @@ def _failure_only(plan: Plan, cuts: tuple[Cut, ...]) -> Lane:
 
     def finish(length: int) -> Lane:
         def render(outcome: Outcome) -> Lane:
-            body = notice.join(b"{}", notice.notice(outcome, length))
-            return plan.lane(b"[%b]" % text_block(body.decode()), cuts)
+            body = notice.join(notice.notice(outcome, length), b"{}")
+            return plan.content([text_block(body.decode())], cuts)
 
         return _with_figures(plan, cuts, length, render)
 

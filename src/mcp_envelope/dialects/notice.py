@@ -1,7 +1,7 @@
 """The wording of our own dialect: what was cut, with counts, and how to read the rest.
 
-Strategy: one reserved property, `_envelope`, is added to an object as its last member; if the payload is not an
-object, the same facts follow as a short text. The notice comes in three lengths, because under a tight budget
+Strategy: one reserved property, `_envelope`, becomes the first member of an object; if the payload is not an
+object, the same facts come first as a short text. The notice comes in three lengths, because under a tight budget
 the payload should get most of the room; every length still says that something was cut and how to get it. The
 shortest contains no text from the tool, so that no long hint or warning can push it over the smallest budget.
 """
@@ -146,6 +146,11 @@ def read_it(handle: str) -> str:
     return f"Read it: {READ_TOOL}(handle={quoted(handle)})."
 
 
+def last_items(first: int, total: int) -> str:
+    """Return the note of a page that reaches the end of a list."""
+    return f"Items {first} to {total - 1} of {total}." if first < total else "No items."
+
+
 def quoted(text: str) -> str:
     """Return a text as a JSON string in which nothing is invisible, and nothing moves what surrounds it."""
     shown = encode(text).decode()
@@ -187,12 +192,12 @@ def _clipped(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def join(body: bytes, value: dict[str, Any]) -> bytes:
-    """Return an object with its notice added as the last member."""
+def join(value: dict[str, Any], body: bytes) -> bytes:
+    """Return an object with its notice as the first member."""
     if not value:
         return body
     comma = b"" if body == b"{}" else b","
-    return b'%b%b"%b":%b}' % (body[:-1], comma, ENVELOPE_KEY.encode(), encode(value))
+    return b'{"%b":%b%b%b' % (ENVELOPE_KEY.encode(), encode(value), comma, body[1:])
 
 
 def text_note(outcome: Outcome, length: int) -> str:

@@ -192,6 +192,22 @@ class _Embedding(_Label, rename="camel"):
     resource: _Label | None = None
 
 
+class _Text(msgspec.Struct, tag_field="type", tag="text"):
+    text: msgspec.Raw
+
+
+def shown(blocks: Sequence[Buffer]) -> bytes:
+    """Return blocks as clients show them to a model: texts without their escapes, anything else as JSON."""
+    return b"\n".join([_shown(block) for block in blocks])
+
+
+def _shown(block: Buffer) -> bytes:
+    try:
+        return unescaped(msgspec.json.decode(block, type=_Text).text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return bytes(block)
+
+
 def is_text(raw: Buffer) -> bool:
     return bool(_label(raw).type == "text")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Literal
 
-from ..jsontext.document import MAX_DEPTH, Buffer, Kind, Member, Node, TooDeep, encode
+from ..jsontext.document import MAX_DEPTH, Buffer, Kind, Member, Node, TooDeep, encode, readable
 from ..schema import FREE, Place
 from .ranking import Ranking
 from .text import string_head
@@ -54,8 +54,11 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
+    """Below a room of `next_room` bytes, the result would be the same."""
+
     json: bytes
     cuts: tuple[Cut, ...]
+    next_room: int = 0
 
 
 class Give(IntEnum):
@@ -309,6 +312,8 @@ class Fitter:
         self._root = FitNode(root, place, None, base, ranked, soft)
         self._steps = [give for give in Give if soft or give is not Give.SOFT_STRINGS]
         self._cuts: list[Cut] = []
+        # How many bytes each list that was cut lacks for one more item.
+        self._lacking: dict[Cut, int] = {}
         self._tries = 0
 
     def __del__(self) -> None:
@@ -318,9 +323,10 @@ class Fitter:
     def fit(self, room: int) -> Fitted | None:
         """Return the document in at most `room` bytes, or None if that is impossible."""
         if self._root.node.size <= room:
-            return Fitted(bytes(self._root.node.raw), ())
+            return Fitted(readable(bytes(self._root.node.raw)), ())
         for give in self._steps:
             self._cuts = []
+            self._lacking = {}
             self._tries = _TRIES
             try:
                 if self._root.least(give, room) > room:
@@ -329,7 +335,9 @@ class Fitter:
             except (TooDeep, RecursionError):
                 return None
             if body is not None:
-                return Fitted(body, tuple(self._cuts))
+                # Other cuts may change with every byte.
+                lacking = min([self._lacking.get(cut, 1) for cut in self._cuts], default=1)
+                return Fitted(readable(body), tuple(self._cuts), room + lacking)
         return None
 
     def grown(self, fitted: Fitted, cut: Cut, count: int) -> Fitted:
@@ -444,7 +452,10 @@ class Fitter:
         if parts is None or len(chosen) < must:
             return None
         if len(chosen) < total:
-            self._cuts.append(Cut(value.path, "items", len(chosen), total, _first_gap(chosen)))
+            cut = Cut(value.path, "items", len(chosen), total, _first_gap(chosen))
+            self._cuts.append(cut)
+            if len(chosen) == whole < len(order):
+                self._lacking[cut] = used + len(items[order[whole]]) + 1 - room
         return b"[%b]" % b",".join(parts)
 
     def _fit_items(self, value: FitNode, chosen: Sequence[int], room: int, give: Give) -> list[Buffer] | None:
@@ -561,8 +572,10 @@ class Fitter:
             body = self._fit(inner, inside, give)
             if body is None:
                 return None
-            escaped = encode(body.decode())
+            escaped = encode(readable(body).decode())
             if len(escaped) <= room:
+                # How much more JSON a larger string holds depends on its escapes.
+                self._lacking.clear()
                 return escaped
             del self._cuts[made:]
             inside = min(inside * room // len(escaped), len(body) - 1)

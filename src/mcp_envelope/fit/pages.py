@@ -43,6 +43,8 @@ class FittedPage(msgspec.Struct, frozen=True):
     text: bytes | None
     blocks: tuple[bytes, ...]
     cuts: tuple[Cut, ...]
+    # Below a room of so many bytes, the page would be the same.
+    next_room: int = 0
 
 
 class Page:
@@ -106,10 +108,12 @@ class Page:
             cuts.clear()
         if (rest := self._rest(kept)) is not None:
             cuts.insert(0, rest)
+        next_room = self._ends[kept] + 1 if kept < len(self._ends) and len(cuts) == 1 else room + 1
         if self.shape == "blocks":
-            return FittedPage(None, tuple(shown), tuple(cuts))
+            return FittedPage(None, tuple(shown), tuple(cuts), next_room)
         body = b",".join(shown)
-        return FittedPage(b"[%b]" % body if self.shape == "array" else b"{%b}" % body, (), tuple(cuts))
+        body = b"[%b]" % body if self.shape == "array" else b"{%b}" % body
+        return FittedPage(body, (), tuple(cuts), next_room)
 
     def _rest(self, kept: int) -> Cut | None:
         end = self.offset + kept

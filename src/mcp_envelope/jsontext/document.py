@@ -447,6 +447,23 @@ def unescaped(raw: bytes | Raw) -> bytes:
     return whole.getvalue()
 
 
+_ESCAPES: Final = re.compile(rb"((?:\\u[0-9a-fA-F]{4})+)|\\.", re.DOTALL)
+
+
+def readable(raw: bytes) -> bytes:
+    """Return JSON with characters in place of their `\\uXXXX`, which cost a model several tokens each."""
+    return _ESCAPES.sub(_characters, raw) if b"\\u" in raw else raw
+
+
+def _characters(match: re.Match[bytes]) -> bytes:
+    if match[1] is None:
+        return match[0]
+    try:
+        return encode(OPEN_STRING.decode(b'"%b"' % match[1]))[1:-1]
+    except (msgspec.MsgspecError, UnicodeError):
+        return match[0]  # half of a surrogate pair
+
+
 def string_cut(raw: bytes | Raw, limit: int, start: int = 1) -> int:
     """Return the last position up to `limit` where an escaped JSON string may be cut.
 

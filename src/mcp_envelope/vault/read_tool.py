@@ -18,6 +18,7 @@ import msgspec
 from ..budget import Budget
 from ..dialects.notice import READ_TOOL, quoted
 from ..envelope import Sealed, seal
+from ..fit.blocks import shown
 from ..fit.images import MOST_BYTES, ImageBudget
 from ..fit.pages import Page, Part, Shape
 from ..jsontext.document import encode
@@ -273,7 +274,7 @@ def _page_of_blocks(root: StoredValue, path: str, offset: int, budget: Budget, r
         return page
     if above == _BLOCKS and (image := _image(value)) is not None:
         return image
-    if above == _BLOCKS and value.size <= room and budget.meter.count(b"[%b]" % value.raw()) <= budget.limit:
+    if above == _BLOCKS and value.size <= room and budget.holds(shown([value.raw()])):
         part = Part(step, value.raw())
         return Page(_BLOCKS, "blocks", int(step), int(step) + 1, parts=[part])
     return page_of(value, offset, room)
