@@ -128,6 +128,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     declared: Declared = Declared()
     published: Published = Published()
     started: float = 0.0
+    # Whether the result goes out as it came, whatever comes of sealing it.
+    observed: bool = False
     # The tracing span that was open when the call came in, if there was one.
     span: Any = None
     # Gathers what the tool's own code reports while it runs.
@@ -433,6 +435,7 @@ class Gateway:
                 dialect=policy.dialect,
                 tool_ms=tool_ms,
                 seal_ms=(ended - begun) * 1000,
+                observed=call.observed,
             )
             self.note(noted)
         if call.span is not None:
@@ -465,6 +468,7 @@ class Gateway:
                 before=tokens,
                 after=tokens,
                 tool_ms=(time.perf_counter() - call.started) * 1000 if call.started else None,
+                observed=call.observed,
             )
         )
 

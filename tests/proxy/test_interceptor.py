@@ -388,10 +388,12 @@ def test_observing_only_counts(tmp_path: Path) -> None:
     talk.send(call(5, "t"))
     assert talk.wire.lost("gone") == []
     ledger.flush()
-    [total] = ledger.totals()
+    assert ledger.totals() == [], "nothing was saved"
+    [total] = ledger.totals(observed=True)
     assert total.calls == 2
     assert total.cut == 2
     assert total.tokens_saved > 20_000
+    assert all(entry.observed for entry in ledger.calls())
     ledger.close()
 
 
@@ -596,3 +598,20 @@ def test_the_result_of_an_unknown_task_is_fitted(talk: Talk) -> None:
     talk.send(request(2, "tasks/result", taskId="forgotten"))
     [shown], _ = talk.reply(result(2, content=texts("x" * 50_000)))
     assert count(json.loads(shown)["result"]["content"]) <= talk.tokens
+
+
+@pytest.mark.parametrize("dialect", ["native", "ctxo", "transcend", "gel", "scalpel"])
+@pytest.mark.parametrize("profile", ["minimal", "debug"])
+def test_the_metadata_of_a_request_is_not_repeated_in_its_result(
+    dialect: str, profile: str, tmp_path: Path
+) -> None:
+    talk = Talk(tmp_path, DIALECT=dialect, PROFILE=profile)
+    meta = {"callId": "call-0815", "progressToken": "p-4711", "io.example/trace": {"user": "u-1234"}}
+    talk.send(call(7, "t", _meta=meta))
+    shown, asked = talk.reply(result(7, **typed(rows(2000))))
+    for own in asked:
+        assert b"0815" not in own
+        shown, _ = talk.reply(result(json.loads(own)["id"], tools=[tool("t", ROWS)]))
+    assert len(shown) == 1
+    for secret in (b"0815", b"4711", b'1234"'):
+        assert secret not in shown[0]

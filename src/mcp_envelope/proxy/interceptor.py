@@ -220,7 +220,7 @@ class Interceptor:
     ) -> Call:
         client = sender.client or self.client
         policy = self._gateway.policy(tool, budget, client)
-        return Call(tool=tool, policy=policy, client=client, owner=owner, **more)
+        return Call(tool=tool, policy=policy, client=client, owner=owner, observed=self._observe, **more)
 
     def _unknown_call(self) -> Call:
         return self._new_call("", Sender(), self._owner)

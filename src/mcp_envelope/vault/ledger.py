@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("mcp_envelope")
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SCHEMA: Final = """
 CREATE TABLE calls (
   id INTEGER PRIMARY KEY,
@@ -43,7 +43,8 @@ CREATE TABLE calls (
   stored INTEGER NOT NULL,
   code TEXT NOT NULL,
   tool_ms REAL,
-  seal_ms REAL
+  seal_ms REAL,
+  observed INTEGER NOT NULL
 ) ;;
 CREATE INDEX by_time ON calls (at)
 """
@@ -81,6 +82,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=
     # How long the tool took, and how long the envelope did, in milliseconds.
     tool_ms: float | None = None
     seal_ms: float | None = None
+    # Whether the result went out as it came, and the sizes are what would have been.
+    observed: bool = False
 
     @property
     def saved(self) -> int:
@@ -182,10 +185,16 @@ class Ledger:
                 f"SELECT {names} FROM calls WHERE at >= ? ORDER BY id DESC LIMIT ?", (since, most)
             ).fetchall()
         calls = [LedgerEntry(**dict(zip(LedgerEntry.__struct_fields__, row, strict=True))) for row in rows]
-        return [msgspec.structs.replace(call, stored=bool(call.stored)) for call in calls]
+        return [
+            msgspec.structs.replace(call, stored=bool(call.stored), observed=bool(call.observed))
+            for call in calls
+        ]
 
-    def totals(self, by: By | None = None, since: float = 0.0) -> Sequence[Total]:
-        """Sums since a time, of everything or by something, what saved most first."""
+    def totals(self, by: By | None = None, since: float = 0.0, *, observed: bool = False) -> Sequence[Total]:
+        """Sums since a time, of everything or by something, what saved most first.
+
+        Calls that were merely `observed` are summed apart: nothing was saved.
+        """
         group = "''" if by is None else _GROUPS[by]
         with self._database.reading() as connection:
             rows = connection.execute(
@@ -193,8 +202,9 @@ class Ledger:
                 "coalesce(sum(bytes_before), 0), coalesce(sum(bytes_after), 0), "
                 "coalesce(sum(CASE unit WHEN 'tokens' THEN before ELSE before / 4 END), 0), "
                 "coalesce(sum(CASE unit WHEN 'tokens' THEN after ELSE after / 4 END), 0) "
-                f"FROM calls WHERE at >= ? GROUP BY {group} ORDER BY sum(before - after) DESC, 1",
-                (since,),
+                f"FROM calls WHERE at >= ? AND observed = ? GROUP BY {group} "
+                "ORDER BY sum(before - after) DESC, 1",
+                (since, observed),
             ).fetchall()
         return [Total(**dict(zip(Total.__struct_fields__, row, strict=True))) for row in rows]
 
