@@ -128,11 +128,14 @@ def test_what_is_no_secret_stays(text: str) -> None:
     assert KEYS.redact_json(raw, Masking()) is raw
 
 
-def test_the_checksum_decides() -> None:
+def test_a_token_needs_a_checksum_or_randomness() -> None:
     assert has_checksum(GITHUB)
     wrong = GITHUB[:-1] + ("a" if GITHUB[-1] != "a" else "b")
     assert not has_checksum(wrong)
-    assert masked(f"x {wrong} {GITHUB} y")[0] == f"x {wrong} [redacted:github-token] y"
+    dull = "ghp_" + "a1B2" * 9
+    manual = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+    mask = "[redacted:github-token]"
+    assert masked(f"{wrong} {GITHUB} {dull} {manual}")[0] == f"{mask} {mask} {dull} {manual}"
 
 
 def test_what_random_means() -> None:

@@ -30,8 +30,6 @@ from .budget import Budget
 from .codes import Problem
 from .diagnosis import diagnose
 from .dialects import Dialect
-from .dialects.notice import READ_TOOL
-from .fit.blocks import is_text
 from .fit.documents import Cut
 from .fit.images import ImageBudget
 from .fit.ranking import Ranking
@@ -362,11 +360,10 @@ def seal_plan(plan: Plan, dialect: Dialect, vault: Keeper | None = None) -> Seal
 def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
     nothing = plan.payload.is_empty and not plan.outcome.texts
     if vault is None or nothing or plan.payload.page is not None:
-        return Sealed(plan, _fit(_announced(plan, dialect), dialect), in_place=dialect.in_place)
+        return Sealed(plan, _fit(plan, dialect), in_place=dialect.in_place)
     handle, expires = vault.promise()
     promised = replace(plan, outcome=replace(plan.outcome, handle=handle, expires=expires))
-    announced = _announced(promised, dialect)
-    lanes = _fit(announced, dialect)
+    lanes = _fit(promised, dialect)
     # Whatever names the handle must find the payload there, and whatever was left out must be somewhere.
     if lanes.cuts or lanes.content.cuts or lanes.outcome.error is not None or lanes.name(handle):
         if plan.payload.node is not None:
@@ -374,8 +371,8 @@ def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
             plan.payload.node.forget()
         problem = vault.keep(handle, plan.payload.beside(lanes.texts), plan.outcome.tool)
         if problem is not None:
-            plan = _warned(plan, not_stored(problem))
-            lanes = _fit(_announced(plan, dialect), dialect)
+            plan = replace(plan, outcome=plan.outcome.warned(not_stored(problem)))
+            lanes = _fit(plan, dialect)
     return Sealed(plan, lanes, in_place=dialect.in_place)
 
 
@@ -390,24 +387,6 @@ def _fit(plan: Plan, dialect: Dialect) -> Lanes:
     if plan.payload.images is None:
         return lanes
     return replace(lanes, content=lanes.content.with_images(plan.payload.images))
-
-
-def _announced(plan: Plan, dialect: Dialect) -> Plan:
-    """Add a warning if the result has both a structure and other text, for which most dialects have no place."""
-    payload = plan.payload
-    if dialect.in_place or payload.node is None or payload.blocks is None:
-        return plan
-    texts = [block for block in payload.blocks if is_text(block)]
-    if not texts:
-        return plan
-    warning = f"The text that came with the structure ({sum(map(len, texts))} bytes) is not shown."
-    if (handle := plan.outcome.handle) is None:
-        return _warned(plan, f"{warning} It was not kept.")
-    return _warned(plan, f'{warning} Read it: {READ_TOOL}(handle="{handle}", path="/content").')
-
-
-def _warned(plan: Plan, warning: str) -> Plan:
-    return replace(plan, outcome=replace(plan.outcome, warnings=(*plan.outcome.warnings, warning)))
 
 
 def not_stored(problem: str) -> str:

@@ -353,6 +353,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         """The handle, if the client can follow a link to it."""
         return self.handle if self.linkable else None
 
+    def warned(self, warning: str) -> Outcome:
+        return msgspec.structs.replace(self, warnings=(*self.warnings, warning))
+
     def next_step(self) -> str | None:
         """Return the hint for what was cut: the tool's own, else that of the list that lost most."""
         if self.hint or not self.hints:

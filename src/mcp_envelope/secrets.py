@@ -45,8 +45,8 @@ _EXAMPLE: Final = re.compile(
     r"example|placeholder|dummy|sample|changeme|change[_-]me|redacted|your|insert|xxxx|\*\*\*|\.\.\.|fake|todo|here$",
     re.IGNORECASE,
 )
-# Digests of published keys: Stripe's two test keys, Azurite's, the Cosmos DB emulator's.
-_PUBLISHED: Final = {"458c614e", "0ee0e6b4", "8cb332bf", "f4d2602a"}
+# Digests of published keys: Stripe's two test keys, Azurite's, the Cosmos DB emulator's; GitHub's own example.
+_PUBLISHED: Final = {"458c614e", "0ee0e6b4", "8cb332bf", "f4d2602a", "2dc47df5"}
 # How long a run of neighbours (abcdef, 123456) may be in a random text.
 _RUN: Final = 6
 
@@ -320,11 +320,11 @@ _CHECKED: Final[dict[str, tuple[str, str, Check]]] = {
     # Base64 of binary data may begin alike.
     "facebook-token": (f"EAA[A-Z]{_W}{{80,}}", "", lambda token: entropy(token) > 4.5 and is_random(token)),
     "github-pat": (f"github_pat_{_W}{{22}}_{_W}{{59}}", "", is_random),
-    "github-token": (f"gh[oprsu]_{_W}{{36,}}", "", lambda token: has_checksum(token) and is_random(token)),
+    "github-token": (f"gh[oprsu]_{_W}{{36,}}", "", lambda token: has_checksum(token) or is_random(token)),
     "jwt": (rf"eyJ{_U}{{10,}}\.{_U}{{10,}}(?:\.{_U}*){{1,3}}", rf"eyJ{_U}{{10}}", _is_jwt),
     "mailchimp-key": (f"{_X}{{32}}-us[0-9]{{1,2}}", f"{_X}{{8}}-us[0-9]", is_random),
     "mailgun-key": (f"{_X}{{32}}-{_X}{{8}}-{_X}{{8}}", f"{_X}{{16}}-{_X}{{8}}-{_X}{{8}}", is_random),
-    "npm-token": (f"npm_{_W}{{36}}", "", lambda token: has_checksum(token) and is_random(token)),
+    "npm-token": (f"npm_{_W}{{36}}", "", lambda token: has_checksum(token) or is_random(token)),
     "private-key": (
         "LS0tLS1CRUdJTi[A-Za-z0-9+/]{40,}={0,2}",
         "",

@@ -27,12 +27,12 @@ def shown(talk: Talk, text: str, identifier: int = 7) -> Any:
 def test_a_masked_value_goes_back_to_its_server(tmp_path: Path) -> None:
     talk = Talk(tmp_path, REDACT="tokens")
     said = shown(talk, f"a {TOKEN} b {TOKEN}")
-    masked = said["content"][0]["text"]
+    note, masked = (block["text"] for block in said["content"])
     assert TOKEN not in json.dumps(said)
     first, second = PLACEHOLDER.findall(masked)
     assert first == second
     assert masked == f"a {first} b {first}"
-    assert "2 secrets are masked (2 github-token)" in said["content"][-1]["text"]
+    assert "2 secrets are masked (2 github-token)" in note
     arguments = {"text": f"whole\n{masked}\nfile", "list": [{"x": first}], "n": 1.0}
     _, [onward] = talk.send(call(8, "write", arguments))
     expected = json.loads(json.dumps(arguments).replace(first, TOKEN))
@@ -40,7 +40,7 @@ def test_a_masked_value_goes_back_to_its_server(tmp_path: Path) -> None:
     assert b'"n":1.0' in onward.replace(b" ", b"")
     # Another process beside the same vault, such as a replica.
     again = Talk(tmp_path, REDACT="tokens")
-    assert first in shown(again, TOKEN)["content"][0]["text"]
+    assert first in shown(again, TOKEN)["content"][-1]["text"]
     _, [onward] = Talk(tmp_path, REDACT="off").send(call(9, "write", {"a": first}))
     assert TOKEN.encode() in onward
 
@@ -77,7 +77,7 @@ def test_off_changes_nothing(tmp_path: Path) -> None:
 
 def test_another_server_and_another_caller_get_nothing(tmp_path: Path) -> None:
     talk = Talk(tmp_path, REDACT="tokens")
-    [mark] = PLACEHOLDER.findall(shown(talk, TOKEN)["content"][0]["text"])
+    [mark] = PLACEHOLDER.findall(shown(talk, TOKEN)["content"][-1]["text"])
     asked = call(8, "write", {"text": mark})
     for owner in ("Bearer other", ""):
         back, onward = talk.wire.from_client(asked, owner or "x")
@@ -94,8 +94,9 @@ def test_another_server_and_another_caller_get_nothing(tmp_path: Path) -> None:
 def test_without_a_vault_the_notice_says_that_nothing_comes_back(tmp_path: Path) -> None:
     talk = Talk(tmp_path, REDACT="tokens", vault="none")
     said = shown(talk, TOKEN)
-    assert said["content"][0]["text"] == "[redacted:github-token]"
-    assert "cannot be restored" in said["content"][-1]["text"]
+    note, masked = (block["text"] for block in said["content"])
+    assert masked == "[redacted:github-token]"
+    assert "cannot be restored" in note
     back, onward = talk.send(call(8, "write", {"text": "[redacted:github-token]"}))
     assert onward == []
     assert b"MASK_UNKNOWN" in back[0]
@@ -109,7 +110,7 @@ def test_pages_show_what_the_result_showed(tmp_path: Path) -> None:
     parts, offset = [], 0
     while True:
         page = talk.read(handle, path=path, offset=offset, tokenBudget=10_000)
-        parts.append(page["content"][0]["text"])
+        parts.append(page["content"][-1]["text"])
         cuts = page.get("_meta", {}).get(NOTICE, {}).get("dropped")
         if not cuts:
             break
@@ -198,7 +199,7 @@ def test_read_append_and_write_back(tmp_path: Path, level: str, client: str) -> 
             path = str(folder / name)
             got = await proxied.call("read_text_file", {"path": path})
             seen[name] = got["structuredContent"]["content"]
-            assert got["content"][0]["text"] == seen[name]
+            assert got["content"][-1]["text"] == seen[name]
             written = await proxied.call(
                 "write_file", {"path": path, "content": seen[name] + "one more line\n"}
             )

@@ -105,8 +105,8 @@ def test_clients_of_both_eras_find_everything_at_every_replica(site: Site) -> No
                 notice = result.structured_content["_envelope"]
                 for offset in (7990, 4000):
                     asked = {"handle": notice["handle"], "path": "/rows", "offset": offset}
-                    page = talks.said(await client.call_tool("envelope_read", asked))
-                    assert msgspec.json.decode(page.split("\n")[0])[0]["name"] == f"{seed}-{step} {offset}"
+                    page = await client.call_tool("envelope_read", asked)
+                    assert msgspec.json.decode(talks.page_of(page))[0]["name"] == f"{seed}-{step} {offset}"
         replicas |= balancer.used
 
     async def run() -> None:

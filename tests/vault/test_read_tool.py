@@ -323,18 +323,34 @@ def test_a_text_that_the_structure_repeats_is_cut_as_a_text(vault: Vault) -> Non
     assert Reader(vault, sealed.handle, Budget.of(tokens=2000)).text("/content/0/text") == text
 
 
-@pytest.mark.parametrize("dialect", ["ctxo", "transcend", "gel", "scalpel"])
+@pytest.mark.parametrize("dialect", ["ctxo", "transcend", "scalpel"])
 def test_a_text_beside_the_structure_is_not_lost_in_other_dialects(vault: Vault, dialect: str) -> None:
     block = json.dumps({"type": "text", "text": "words of its own " * 500}).encode()
     result = read_result([block], b'{"n":1}')
     sealed = seal(result, dialect=dialect, vault=vault.of(None))
-    (warning,) = sealed.warnings
-    assert f"({len(block)} bytes)" in warning
-    handle = warning.split('handle="')[1].split('"')[0]
+    # What the model reads names it: the document where it has warnings, otherwise a block behind it.
+    told = "".join(each["text"] for each in json.loads(sealed.content)).replace("\\", "")
+    assert f"({len(block)} bytes)" in told
+    handle = told.split('handle="')[1].split('"')[0]
+    assert handle == sealed.handle
     assert Reader(vault, handle, Budget.of()).text("/content/0/text") == "words of its own " * 500
     # Without a vault it is at least named.
-    (warning,) = seal(result, dialect=dialect).warnings
-    assert "not kept" in warning
+    assert b"not kept" in seal(result, dialect=dialect).content
+
+
+def test_gel_shows_a_text_beside_the_structure_and_links_to_all_of_it(vault: Vault) -> None:
+    block = json.dumps({"type": "text", "text": "words of its own " * 500}).encode()
+    sealed = seal(read_result([block], b'{"n":1}'), dialect="gel", vault=vault.of(None))
+    _, text, link = json.loads(sealed.content)
+    assert text["text"].startswith("words of its own words")
+    handle = link["uri"].removeprefix("envelope://")
+    assert Reader(vault, handle, Budget.of()).text("/content/0/text") == "words of its own " * 500
+
+
+@pytest.mark.parametrize("dialect", ["ctxo", "scalpel"])
+def test_warnings_are_in_the_meta_where_a_contract_has_no_place_for_them(dialect: str) -> None:
+    sealed = seal({"n": 1}, dialect=dialect, warnings=["3 files are stale"])
+    assert sealed.to_result()["_meta"][META_KEY] == {"warnings": ["3 files are stale"]}
 
 
 @pytest.mark.parametrize(("asked", "hint"), [("$.items[0].name", "/items/0/name"), ("items", "/items")])

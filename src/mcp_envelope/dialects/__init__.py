@@ -88,6 +88,8 @@ class Dialect:
     in_place: ClassVar[bool] = False
     # Whether it has a place for text beside the data.
     shows_texts: ClassVar[bool] = False
+    # Whether models get to see warnings; if not, they are in the result's `_meta`.
+    shows_warnings: ClassVar[bool] = True
     # Where the structure goes that came with a failure: among its details, beside it, or nowhere.
     failure_data: ClassVar[Literal["details", "beside", "nowhere"]] = "details"
     # Whether results can name the handle of a stored payload.

@@ -31,12 +31,18 @@ def fit_with_attachments(dialect: Dialect, plan: Plan) -> Lanes:
     if payload.blocks is None:
         return dialect.fit(plan)
     base = "/content" if payload.node is None else "/structuredContent"
-    plan = replace(plan, base=base, payload=_data(payload))
     blocks = [
         read_block(raw, f"/content/{index}", handle=plan.outcome.link_to)
         for index, raw in enumerate(payload.blocks)
         if not is_text(raw)
     ]
+    if payload.node is not None and (size := sum(len(raw) for raw in payload.blocks if is_text(raw))):
+        warning = _hidden_text(size, plan.outcome.handle)
+        if dialect.shows_warnings:
+            plan = replace(plan, outcome=plan.outcome.warned(warning))
+        else:
+            blocks.insert(0, read_block(text_block(warning), "/content"))
+    plan = replace(plan, base=base, payload=_data(payload))
     lanes = dialect.fit(plan)
     if not blocks:
         return lanes
@@ -58,11 +64,16 @@ def fit_with_attachments(dialect: Dialect, plan: Plan) -> Lanes:
     return _without(dialect, plan, len(blocks))
 
 
+def _hidden_text(size: int, handle: str | None) -> str:
+    """Return the warning of a text beside the structure, for which most dialects have no place."""
+    rest = "It was not kept." if handle is None else notice.read_it(handle, "/content")
+    return f"The text that came with the structure ({size} bytes) is not shown. {rest}"
+
+
 def _without(dialect: Dialect, plan: Plan, count: int) -> Lanes:
     """Return the document without the blocks, not even described, and with a warning where the dialect shows it."""
     warning = f"{count} content block{'s' if count > 1 else ''} left out to fit."
-    outcome = replace(plan.outcome, warnings=(*plan.outcome.warnings, warning))
-    lanes = dialect.fit(replace(plan, outcome=outcome))
+    lanes = dialect.fit(replace(plan, outcome=plan.outcome.warned(warning)))
     cuts = (*lanes.content.cuts, Cut("/content", "blocks", 0, count, 0))
     content = lanes.content.with_cuts(cuts)
     return replace(lanes, content=content, meta=notice.meta(replace(lanes.outcome, cuts=cuts)))

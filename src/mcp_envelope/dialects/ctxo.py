@@ -65,6 +65,7 @@ _CHARACTERS: Final = (1 << 20, 1000, 300, 120, 60, 24, 0)
 class Ctxo(Dialect):
     name = "ctxo"
     names_handles = False
+    shows_warnings = False
     failure_data = "nowhere"
     limits = BudgetRange(tokens=None, bytes=DEFAULT_LIMIT, least_bytes=_LEAST)
     variables = (Variable("CTXO_RESPONSE_LIMIT", _limit),)
@@ -115,8 +116,9 @@ class Ctxo(Dialect):
         elif (miss := plan.outcome.miss) is not None:
             text = _first_that_fits(plan, lambda most: _miss(miss, most))
         content = plan.lane(b"[%b]" % text_block(text.decode()), cuts, measured=counted or text)
-        # The contract has no place for a handle; programs find it in the result's `_meta`.
-        meta = notice.meta(plan.with_cuts(cuts)) if cuts and plan.outcome.handle is not None else None
+        # The contract has no place for a handle or warnings; programs find them in the result's `_meta`.
+        is_noted = plan.outcome.warnings or (cuts and plan.outcome.handle is not None)
+        meta = notice.meta(plan.with_cuts(cuts)) if is_noted else None
         return Lanes(content, None, False, plan.outcome, meta)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from msgspec.structs import replace
 
@@ -62,7 +62,8 @@ class Native(Dialect):
         if plan.payload.page is not None:
             return _page(plan, plan.payload.page)
         plan, unstructured = _with_miss(plan.as_error() if plan.is_error else plan)
-        if plan.profile != "minimal":
+        # What a profile adds is no reason to replace an `_envelope` of the payload's own.
+        if plan.profile != "minimal" and not _has_own_envelope(plan.payload.node):
             plan = replace(plan, outcome=replace(plan.outcome, extras=_extras(plan)))
         if plan.payload.is_empty and plan.outcome.error is None:
             if plan.schema is None:
@@ -160,11 +161,16 @@ def _has_structure(plan: Plan, node: Node) -> bool:
     return node.kind == "object" or plan.schema is not None or plan.wrap
 
 
-def _takes_notice(node: Node) -> bool:
+def _takes_notice(node: Node | None) -> TypeGuard[Node]:
     try:
-        return node.kind == "object" and node.members() is not None
+        return node is not None and node.kind == "object" and node.members() is not None
     except TooDeep:
         return False
+
+
+def _has_own_envelope(node: Node | None) -> bool:
+    own = (member.key == notice.ENVELOPE_KEY for member in node.members()) if _takes_notice(node) else ()
+    return any(own)
 
 
 class _WithoutOwn(Fitter):

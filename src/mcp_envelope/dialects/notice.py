@@ -142,8 +142,9 @@ def _way_back(outcome: Outcome, cut: Cut | None, beside_handle: bool) -> str:
     return f"{way}: {READ_TOOL}({handle}{outcome.reading or ''}{path}{offset})."
 
 
-def read_it(handle: str) -> str:
-    return f"Read it: {READ_TOOL}(handle={quoted(handle)})."
+def read_it(handle: str, path: str = "") -> str:
+    at = f", path={quoted(path)}" if path else ""
+    return f"Read it: {READ_TOOL}(handle={quoted(handle)}{at})."
 
 
 def last_items(first: int, total: int) -> str:

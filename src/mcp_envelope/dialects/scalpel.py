@@ -37,6 +37,7 @@ class Scalpel(Dialect):
     name = "scalpel"
     budget_argument = "token_budget"
     selects_fields = True
+    shows_warnings = False
     failure_data = "beside"
     limits = BudgetRange(tokens=None)
     variables = (Variable("SCALPEL_MCP_INFO", _info, overrides=True),)
@@ -127,7 +128,7 @@ class Scalpel(Dialect):
             plan = replace(plan, outcome=replace(plan.outcome, error=problem))
         content = plan.lane(_content(plan, envelope.json, envelope.cuts), envelope.cuts)
         envelope = plan.lane(envelope.json, envelope.cuts, envelope.body)
-        meta = notice.meta(plan.with_cuts(envelope.cuts)) if envelope.cuts else None
+        meta = notice.meta(plan.with_cuts(envelope.cuts)) if envelope.cuts or plan.outcome.warnings else None
         return Lanes(content, envelope, False, plan.outcome, meta)
 
 

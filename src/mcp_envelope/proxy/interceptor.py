@@ -297,11 +297,11 @@ class Interceptor:
 
     def _failed_call(self, frame: Frame, data: bytes, pending: Pending, call: Call) -> bytes:
         """An error response: a result in dialects where failures are results, unless it is about the request."""
+        if pending.method != "tools/call" or call.is_native:
+            return _cut_error(frame, data, call, self._gateway)
         error = frames.read_error(frame.error)
         message = error.message if isinstance(error.message, str) else ""
-        is_known = self.tools.find(call.tool) is not None
-        is_call = pending.method == "tools/call" and not call.is_native
-        if not is_call or is_protocol_error(error.code, message, is_known):
+        if is_protocol_error(error.code, message, self.tools.find(call.tool) is not None):
             return _cut_error(frame, data, call, self._gateway)
         sealed = self._gateway.report(error.code, message, error.data, call)
         return frames.response(frame.identifier, pending.sender.own_result(sealed.to_json()))
