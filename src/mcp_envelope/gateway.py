@@ -28,6 +28,7 @@ from .clients.known import UNKNOWN, Client
 from .config import BUDGET_ARGUMENT, BUILT_IN, Policy, Settings, Shape
 from .diagnosis import diagnose
 from .dialects import Dialect
+from .dialects.notice import READ_TOOL
 from .envelope import Sealed, make_plan, most_shown, seal_plan
 from .fit.ranking import Ranking
 from .jsontext.document import encode, text_block
@@ -477,6 +478,12 @@ class Gateway:
         from .vault.read_tool import read
 
         sealed = read(self.vault, arguments, owner=call.owner, policy=call.policy)
+        if self._ledger is not False or self.observers:
+            from .vault.ledger import digest
+
+            of, result = _ledger_entry().of, digest(arguments.get("handle"))
+            known = {"client": call.client.name, "server": self.server, "dialect": call.policy.dialect}
+            self.note(replace(of(sealed, READ_TOOL, **known), stored=False, result=result))
         if call.span is not None:
             trace(sealed, call.span)
         return sealed

@@ -13,7 +13,7 @@ import codecs
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Literal, NoReturn, TextIO, TypeVar
 
@@ -344,13 +344,15 @@ def write_json(value: object) -> None:
     write_text(json.dumps(value, ensure_ascii=False, indent=2, default=dict) + "\n")
 
 
-def table(rows: Sequence[Sequence[str]], *, right: int = -1, dim: Callable[[Sequence[str]], bool]) -> str:
-    """Rows as aligned columns, the one at `right` to the right; colour dims the rows that matter less."""
+def table(
+    rows: Sequence[Sequence[str]], *, right: Collection[int] = (), dim: Callable[[Sequence[str]], bool]
+) -> str:
+    """Rows as aligned columns, those at `right` to the right; colour dims the rows that matter less."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         cells = [
-            cell.rjust(width) if at == right else cell.ljust(width)
+            cell.rjust(width) if at in right else cell.ljust(width)
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         line = "  ".join(cells).rstrip()

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "seal": "fit a tool's payload into a budget and print the result",
     "read": "read a stored result page by page, by query or by search",
     "vault": "list and delete stored results",
+    "stats": "show what was saved, by tool, server, client or day",
     "config": "print the settings that apply to a tool, and where they came from",
     "trust": "accept a settings file that the proxy finds in a working folder",
     "lint": "find MCP tools that bypass the envelope",

@@ -216,6 +216,10 @@ def _is_hostname(host: str) -> bool:
         return False
 
 
+# Programs whose name says nothing about the server.
+_LAUNCHERS: Final = {"npx", "node", "bunx", "bun", "deno", "uvx", "uv", "python", "pipx", "sh", "bash"}
+
+
 class _Observed:
     """What `--observe` saw."""
 
@@ -290,12 +294,21 @@ def _gateway(options: argparse.Namespace, server: list[str], observed: _Observed
         settings,
         vault="none" if options.observe else vault,
         dialect=options.dialect,
-        server=os.path.basename(server[0])[:200],
+        server=_named(server),
         identity="\0".join([os.getcwd(), *server]) if options.url is None else options.url,
     )
     if options.observe:
         gateway.observers.append(observed.note)
     return gateway
+
+
+def _named(command: list[str]) -> str:
+    """Return a short name for a server: that of its program, or of what a launcher such as npx starts."""
+    words = [os.path.basename(word.rstrip("/")) for word in command]
+    program = words[0].removesuffix(".exe")
+    if program.rstrip("0123456789.") in _LAUNCHERS:
+        program = next((word for word in words[1:] if not word.startswith("-")), program)
+    return program[:200]
 
 
 def _parser() -> Parser:

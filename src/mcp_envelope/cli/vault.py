@@ -99,7 +99,7 @@ def _list(vault: Vault, options: argparse.Namespace) -> None:
     if not console.is_terminal():
         console.write_text("".join("\t".join(row) + "\n" for row in rows))
     elif rows:
-        right = _COLUMNS.index("size")
+        right = (_COLUMNS.index("size"),)
         console.write_text(console.table([_COLUMNS, *rows], right=right, dim=lambda row: row is _COLUMNS))
     else:
         console.say("note", f"nothing is stored at {vault.store.place}")

@@ -13,10 +13,12 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from ..dialects.notice import READ_TOOL
 from .sqlite import Database
 from .store import StoreError, state_folder
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("mcp_envelope")
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _SCHEMA: Final = """
 CREATE TABLE calls (
   id INTEGER PRIMARY KEY,
@@ -44,9 +46,11 @@ CREATE TABLE calls (
   code TEXT NOT NULL,
   tool_ms REAL,
   seal_ms REAL,
-  observed INTEGER NOT NULL
+  observed INTEGER NOT NULL,
+  result TEXT NOT NULL
 ) ;;
-CREATE INDEX by_time ON calls (at)
+CREATE INDEX by_time ON calls (at) ;;
+CREATE INDEX by_result ON calls (result) WHERE result <> ''
 """
 _KEPT_FOR: Final = 30 * 24 * 3600.0
 _KEPT: Final = 200_000
@@ -61,6 +65,25 @@ _GROUPS: Final[dict[By, str]] = {
     "code": "code",
     "day": "date(at, 'unixepoch')",
 }
+
+
+# A server may have a tool of that name, too.
+_IS_READ: Final = f"tool = '{READ_TOOL}' AND calls.result <> ''"
+# A read is counted where its result came from, if that is still in the ledger.
+_TOTALS: Final = f"""
+WITH reads AS (
+  SELECT result, count(*) AS times, sum(CASE unit WHEN 'tokens' THEN after ELSE after / 4 END) AS tokens
+  FROM calls WHERE {_IS_READ} GROUP BY result
+)
+SELECT $group, count(*), coalesce(sum(cuts > 0), 0), coalesce(sum(code <> ''), 0),
+  coalesce(sum(stored), 0), count(reads.result), coalesce(sum(reads.times), 0), coalesce(sum(reads.tokens), 0),
+  coalesce(sum(bytes_before), 0), coalesce(sum(bytes_after), 0),
+  coalesce(sum(CASE unit WHEN 'tokens' THEN before ELSE before / 4 END), 0) AS whole,
+  coalesce(sum(CASE unit WHEN 'tokens' THEN after ELSE after / 4 END), 0) AS shown
+FROM calls LEFT JOIN reads ON calls.stored AND reads.result = calls.result
+WHERE at >= ? AND observed = ? AND NOT ({_IS_READ}) GROUP BY 1
+ORDER BY whole - shown DESC, 1
+"""
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -84,6 +107,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=
     seal_ms: float | None = None
     # Whether the result went out as it came, and the sizes are what would have been.
     observed: bool = False
+    # Tells stored results apart: the one that this call stored or, for a call of `envelope_read`, read.
+    result: str = ""
 
     @property
     def saved(self) -> int:
@@ -104,18 +129,30 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=
             after=report.used,
             cuts=len(sealed.cuts),
             stored=sealed.handle is not None,
+            result=digest(sealed.handle),
             code=sealed.problem.code if sealed.problem else "",
             **known,
         )
 
 
+def digest(handle: object) -> str:
+    """Return what stands for a handle, which itself would open the result to whoever reads the ledger."""
+    return blake2b(handle.encode(), digest_size=6).hexdigest() if isinstance(handle, str) and handle else ""
+
+
 class Total(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Sums over calls."""
+    """Sums over calls. Calls of `envelope_read` count as what they read back, not among `calls`."""
 
     group: str
     calls: int
     cut: int
     failed: int
+    # Results that were stored, and how many of them somebody read again.
+    stored: int
+    read: int
+    # Calls of `envelope_read`, and what their answers cost.
+    reads: int
+    tokens_read: int
     bytes_before: int
     bytes_after: int
     tokens_before: int
@@ -123,7 +160,8 @@ class Total(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def tokens_saved(self) -> int:
-        return self.tokens_before - self.tokens_after
+        """What the model did not get, less what it read back."""
+        return self.tokens_before - self.tokens_after - self.tokens_read
 
 
 class Ledger:
@@ -197,15 +235,7 @@ class Ledger:
         """
         group = "''" if by is None else _GROUPS[by]
         with self._database.reading() as connection:
-            rows = connection.execute(
-                f"SELECT {group}, count(*), coalesce(sum(cuts > 0), 0), coalesce(sum(code <> ''), 0), "
-                "coalesce(sum(bytes_before), 0), coalesce(sum(bytes_after), 0), "
-                "coalesce(sum(CASE unit WHEN 'tokens' THEN before ELSE before / 4 END), 0), "
-                "coalesce(sum(CASE unit WHEN 'tokens' THEN after ELSE after / 4 END), 0) "
-                f"FROM calls WHERE at >= ? AND observed = ? GROUP BY {group} "
-                "ORDER BY sum(before - after) DESC, 1",
-                (since, observed),
-            ).fetchall()
+            rows = connection.execute(_TOTALS.replace("$group", group), (since, observed)).fetchall()
         return [Total(**dict(zip(Total.__struct_fields__, row, strict=True))) for row in rows]
 
     def close(self) -> None:

@@ -1,0 +1,136 @@
+"""`mcp-envelope stats`: what was saved, by tool, server, client, dialect, code or day.
+
+Strategy: all of it comes from the ledger, which has sizes and no payloads. Savings are net: what a model read back
+is subtracted. Calls that were only observed are summed apart, since nothing was saved in them. A terminal gets a
+table with bars, a pipe tabs and plain numbers, a program JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+from typing import Final, get_args
+
+import msgspec
+
+from ..vault.ledger import By, Ledger, Total
+from ..vault.store import StoreError
+from . import console
+from .console import Parser
+
+_DESCRIPTION: Final = """\
+Show what the envelope saved in the last thirty days: tokens that a model did
+not get, less what it read back. On this machine only, without any payload.
+"""
+_EPILOG: Final = """\
+columns:
+  calls   how many results
+  cut     how many of them were cut to fit
+  read    of those that were stored, how many somebody read again
+  failed  how many were failures
+  before, after, saved   tokens: of the whole, shown, and saved
+
+exit codes:
+  0    done, even if nothing was recorded yet
+  2    wrong usage
+  3    the ledger cannot be read
+
+examples:
+  mcp-envelope stats
+  mcp-envelope stats --by day --since 7d
+  mcp-envelope stats --by client --json
+"""
+_COLUMNS: Final = ("calls", "cut", "read", "failed", "before", "after", "saved")
+_BAR: Final = 24
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+_DURATION: Final = re.compile(r"([0-9]{1,6})([dhm])")
+_SECONDS: Final = {"d": 86_400, "h": 3600, "m": 60}
+
+
+def run(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    since = time.time() - options.since if options.since else 0.0
+    ledger = Ledger()
+    try:
+        # Looking creates nothing.
+        exists = os.path.exists(ledger.place)
+        sums = [
+            list(ledger.totals(options.by, since, observed=observed)) if exists else []
+            for observed in (False, True)
+        ]
+    except StoreError as error:
+        raise console.BadInput(f"the ledger cannot be read: {error}") from None
+    finally:
+        ledger.close()
+    if options.by == "day":
+        for totals in sums:
+            totals.sort(key=lambda total: total.group)
+    if options.json:
+        console.write_json({"calls": _as_json(sums[0]), "observed": _as_json(sums[1]), "place": ledger.place})
+    elif not any(sums):
+        console.say("note", f"no calls were recorded yet; the ledger is {ledger.place}")
+    else:
+        for observed, totals in enumerate(sums):
+            if totals:
+                _show(totals, options.by, bool(observed))
+    return console.OK
+
+
+def _as_json(totals: list[Total]) -> list[dict[str, object]]:
+    return [{**msgspec.to_builtins(total), "tokensSaved": total.tokens_saved} for total in totals]
+
+
+def _show(totals: list[Total], by: By | None, observed: bool) -> None:
+    rows = [
+        (console.printable(total.group or ("all" if by is None else "-")), *_cells(total)) for total in totals
+    ]
+    if not console.is_terminal():
+        mark = ("observed",) if observed else ()
+        console.write_text("".join("\t".join((*row, *mark)) + "\n" for row in rows))
+        return
+    if observed:
+        console.say("note", "only observed: nothing was saved; these are the sizes that would have been")
+    most = max(total.tokens_before for total in totals)
+    bars = [_bar(total, most) for total in totals]
+    shown = [(by or "", *_COLUMNS, ""), *((*row, bar) for row, bar in zip(rows, bars, strict=True))]
+    console.write_text(
+        console.table(shown, right=range(1, len(_COLUMNS) + 1), dim=lambda row: row is shown[0])
+    )
+
+
+def _cells(total: Total) -> list[str]:
+    counted = [f"{number:,}" for number in (total.calls, total.cut)]
+    read = f"{total.read:,} of {total.stored:,}" if total.stored else "-"
+    saved = f"{total.tokens_saved:,}"
+    if total.tokens_before:
+        saved += f" ({total.tokens_saved / total.tokens_before:.0%})"
+    sizes = [f"{total.tokens_before:,}", f"{total.tokens_after + total.tokens_read:,}", saved]
+    cells = [*counted, read, f"{total.failed:,}", *sizes]
+    return cells if console.is_terminal() else [cell.replace(",", "") for cell in cells]
+
+
+def _bar(total: Total, most: int) -> str:
+    """Return what was saved and what was shown, as parts of a bar whose length is the whole."""
+    shown = total.tokens_after + total.tokens_read
+    eighths = round(8 * _BAR * shown / most) if most else 0
+    rest = round(_BAR * total.tokens_before / most) - -(-eighths // 8) if most else 0
+    part = _EIGHTHS[eighths % 8] if eighths % 8 else ""
+    return "█" * (eighths // 8) + part + "░" * max(rest, 0)
+
+
+def _duration(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a length of time such as 7d, 12h or 30m")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
+def _parser() -> Parser:
+    parser = Parser("stats", "[options]", _DESCRIPTION, _EPILOG)
+    add = parser.options()
+    add("--by KIND", f"a row for each: {', '.join(get_args(By))}", console.one_of(get_args(By)))
+    add("--since TIME", "only calls since then: 7d, 12h, 30m (default: all, which is thirty days)", _duration)
+    add("--json", "print JSON")
+    return parser
