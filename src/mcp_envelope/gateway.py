@@ -45,11 +45,9 @@ if TYPE_CHECKING:
     from .vault.vault import CallerVault, Vault
 
 _log = logging.getLogger("mcp_envelope")
-# Without bounds: a client would refuse what is out of range, while we clamp it and warn.
-_BUDGET: Final = {
-    "type": "integer",
-    "description": "Maximum tokens in the result. Default: as configured.",
-}
+# Its name says what it is, and every tool pays for more. Without bounds: a client would refuse what is out of
+# range, while we clamp it and warn.
+_BUDGET: Final = {"type": "integer"}
 _WRAPPED: Final = "x-fastmcp-wrap-result"
 # How many settled policies and published schemas are remembered.
 _REMEMBERED: Final = 4096

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from mcp_envelope import Failure, seal
-from mcp_envelope.budget import Budget
+from mcp_envelope.budget import Budget, meter_named
 from mcp_envelope.dialects.notice import META_KEY
+from mcp_envelope.gateway import Gateway, Published
 from mcp_envelope.payload import new_handle, read_payload, read_result
 from mcp_envelope.vault.read_tool import TOOL, read, resource
 from mcp_envelope.vault.sqlite import SQLiteStore
@@ -191,9 +192,17 @@ def test_the_address_of_a_store_is_for_the_log(
 def test_what_the_tool_says_of_itself() -> None:
     assert TOOL["annotations"]["readOnlyHint"]
     assert TOOL["annotations"]["idempotentHint"]
-    arguments = {"handle", "path", "offset", "lines", "sql", "query", "grep", "context", "exact"}
-    assert set(TOOL["inputSchema"]["properties"]) == arguments
-    assert "24 hours" in TOOL["description"]
+
+
+def test_the_tool_costs_a_model_at_most_150_tokens_and_a_budget_argument_12() -> None:
+    def tokens(entry: dict[str, Any]) -> int:
+        shown = {name: entry[name] for name in ("name", "description", "inputSchema")}
+        return meter_named("exact").count(json.dumps(shown, separators=(",", ":")).encode())
+
+    assert tokens(Gateway().read_tool()) <= 150
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tool = {"name": "weather", "description": "The weather in a city.", "inputSchema": schema}
+    assert 0 < tokens(Gateway().listed(tool, Published())) - tokens(tool) <= 12
 
 
 # -- images and the like ------------------------------------------------------------------------------------

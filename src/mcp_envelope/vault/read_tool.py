@@ -43,50 +43,26 @@ _LINES: Final = re.compile(r"(\d{1,15})(?:\s*-\s*(\d{1,15}))?")
 _PART: Final = 1 << 20
 _WAYS: Final = ("lines", "sql", "query", "grep")
 
+# Models pay for this with every request, so it teaches by examples. The notice of a cut result has the handle, the
+# path and the offset; docs/vault.md has the rest.
 TOOL: Final[dict[str, Any]] = {
     "name": READ_TOOL,
     "title": "Read a stored result",
     "description": (
-        "Reads more of a tool result that was cut to fit. Pass the handle, path and offset from the notice to get "
-        "the next page; pages joined end to end are the original. `sql` asks the lists in the result, each a table "
-        "named by the end of its path; `query` selects with JMESPath; path and offset apply to what they give. "
-        "`grep` finds lines by regular expression and returns the path and offset of each. No tool is run again. "
-        "Results are kept for a limited time, usually 24 hours."
+        'Reads more of a cut result: sql="SELECT city, count(*) FROM items GROUP BY 1", lines="9-12", grep (RE2), '
+        "query (JMESPath)."
     ),
     "inputSchema": {
         "type": "object",
         "properties": {
-            "handle": {"type": "string", "description": "The handle from the notice of the cut result."},
-            "path": {
-                "type": "string",
-                "description": "JSON pointer, such as /items/3/body. Default: the whole result.",
-            },
-            "offset": {
-                "type": "integer",
-                "minimum": 0,
-                "description": "First item, member, character or match to show, counted from 0.",
-            },
-            "lines": {"type": "string", "description": "Lines of a text, such as 1200-1260."},
-            "sql": {
-                "type": "string",
-                "description": "SQLite SELECT over the lists in the result, such as "
-                "SELECT state, count(*) FROM items GROUP BY 1",
-            },
-            "query": {"type": "string", "description": "JMESPath, such as items[?size > `10`].name"},
-            "grep": {
-                "type": "string",
-                "description": "RE2 pattern, matched line by line in text and strings.",
-            },
-            "context": {
-                "type": "integer",
-                "minimum": 0,
-                "maximum": _MOST_CONTEXT,
-                "description": "With grep: lines to show before and after each match.",
-            },
-            "exact": {
-                "type": "boolean",
-                "description": "Return the exact characters, even of JSON, as text.",
-            },
+            "handle": {"type": "string"},
+            "path": {"type": "string"},
+            "offset": {"type": "integer"},
+            "lines": {"type": "string"},
+            "sql": {"type": "string"},
+            "query": {"type": "string"},
+            "grep": {"type": "string"},
+            "exact": {"type": "boolean"},
         },
         "required": ["handle"],
     },
