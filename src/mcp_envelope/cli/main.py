@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "read": "read a stored result page by page, by query or by search",
     "vault": "list and delete stored results",
     "stats": "show what was saved, by tool, server, client or day",
+    "doctor": "check what is installed, wrapped and working",
     "config": "print the settings that apply to a tool, and where they came from",
     "trust": "accept a settings file that the proxy finds in a working folder",
     "lint": "find MCP tools that bypass the envelope",

@@ -1,0 +1,186 @@
+"""`mcp-envelope doctor`: what is installed, which clients are wrapped, what works, and what is cut for whom.
+
+Strategy: each check yields findings, one line each: fine, worth knowing, or wrong, with the command that mends it.
+Nothing is written, started or sent anywhere, apart from a question to the Valkey server that the settings name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Final, Literal, NamedTuple
+
+from .. import __version__
+from ..clients import config_file, server_entry
+from ..clients.config_file import NotConfig
+from ..clients.locations import CLIENTS, locations
+from . import console, settings
+from .console import Misuse, Parser
+
+_DESCRIPTION: Final = """\
+Look at everything that mcp-envelope depends on, and say what is wrong.
+"""
+_EPILOG: Final = """\
+exit codes:
+  0    nothing is wrong
+  1    something is; the lines marked "wrong" say what and how to mend it
+  2    wrong usage
+  3    the --config file cannot be read
+
+examples:
+  mcp-envelope doctor
+  mcp-envelope doctor --vault valkey://127.0.0.1:6379
+  mcp-envelope doctor --json
+"""
+State = Literal["fine", "note", "wrong"]
+_WRONG: Final = 1
+_MARKS: Final[dict[State, tuple[str, str]]] = {"fine": ("✓", "32"), "note": ("·", "36"), "wrong": ("✗", "31")}
+# What each extra is for, and a module that it brings.
+_EXTRAS: Final = {
+    "http": ("the proxy over HTTP", "uvicorn"),
+    "exact": ("tokens counted exactly", "splintr"),
+    "images": ("images scaled down", "PIL"),
+    "valkey": ("a vault shared by several machines", "valkey"),
+    "fastmcp": ("servers made with FastMCP", "fastmcp"),
+    "sdk": ("servers made with the official SDK", "mcp"),
+}
+
+
+class Finding(NamedTuple):
+    state: State
+    about: str
+    text: str
+
+
+def run(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    checks = (_program(), _clients(), _settings(options), _vault(options), _ledger())
+    findings = [finding for check in checks for finding in check]
+    if options.json:
+        console.write_json([finding._asdict() for finding in findings])
+    elif console.is_terminal():
+        console.write_text("".join(f"{_line(finding)}\n" for finding in findings))
+    else:
+        console.write_text("".join("\t".join(map(console.printable, each)) + "\n" for each in findings))
+    return _WRONG if any(finding.state == "wrong" for finding in findings) else console.OK
+
+
+def _line(finding: Finding) -> str:
+    mark, colour = _MARKS[finding.state]
+    if console.has_colour(sys.stdout):
+        mark = f"\x1b[{colour}m{mark}\x1b[0m"
+    return f"{mark} {finding.about:<15} {console.printable(finding.text)}"
+
+
+def _program() -> Iterator[Finding]:
+    python = f"Python {platform.python_version()} on {platform.system()}"
+    yield Finding("fine", "mcp-envelope", f"{__version__}, {python}")
+    for name, (purpose, module) in _EXTRAS.items():
+        if find_spec(module) is None:
+            yield Finding(
+                "note", f"[{name}]", f"not installed: {purpose} (pip install 'mcp-envelope[{name}]')"
+            )
+        else:
+            yield Finding("fine", f"[{name}]", purpose)
+
+
+def _clients() -> Iterator[Finding]:
+    found = False
+    for client in CLIENTS:
+        for path in locations(client):
+            try:
+                data = path.read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                yield Finding("wrong", client, f"{path}: {console.reason(error)}")
+                continue
+            try:
+                servers = [server.value for server in config_file.read(data, path.name).servers()]
+            except NotConfig as error:
+                yield Finding("wrong", client, f"{path}: {error}")
+                continue
+            found = True
+            wrapped = sum(server_entry.proxied(server) is not None for server in servers)
+            remote = sum(map(server_entry.is_remote, servers))
+            bare = len(servers) - wrapped - remote
+            text = f"{path}: {_many(len(servers), 'server')}, {wrapped} wrapped"
+            if remote:
+                text += f", {remote} remote"
+            if bare:
+                text += f"; {bare} not: {console.command('mcp-envelope', 'wrap', client)}"
+            yield Finding("note" if bare else "fine", client, text)
+    if not found:
+        yield Finding("note", "clients", f"no configuration found of {', '.join(CLIENTS)}")
+
+
+def _settings(options: argparse.Namespace) -> Iterator[Finding]:
+    from ..config import Settings
+
+    if options.config is not None:
+        from .files import check_config
+
+        check_config(options.config)
+    found = Settings(options.config, trust_found=False, say=lambda problem: None)
+    policy = found.lowered(found.policy())
+    yield Finding("fine", "settings", found.file or "no file; the defaults and the environment apply")
+    for problem in found.problems(policy.dialect):
+        yield Finding("wrong", "settings", problem)
+    for problem in (*policy.problems, *found.ignored(), *found.unknown_variables()):
+        yield Finding("note", "settings", problem)
+
+
+def _vault(options: argparse.Namespace) -> Iterator[Finding]:
+    from ..vault.store import StoreError
+
+    address = settings.vault_address(options.vault, options.config, settings.policy(options.config))
+    try:
+        with address.opened() as vault:
+            if vault is None:
+                yield Finding("note", "vault", "none: results are cut, and the rest is not kept")
+                return
+            missing = settings.missing_file(vault)
+            if missing is not None:
+                yield Finding("fine", "vault", f"{missing}: nothing is stored yet")
+                return
+            stats = vault.store.stats()
+            size, cap = console.human_size(stats.stored), console.human_size(stats.cap)
+            place = settings.without_password(stats.place)
+            yield Finding("fine", "vault", f"{place}: {_many(stats.entries, 'result')}, {size} of {cap}")
+    except (StoreError, Misuse) as error:
+        yield Finding("wrong", "vault", str(error))
+
+
+def _ledger() -> Iterator[Finding]:
+    from ..vault.ledger import Ledger
+    from ..vault.store import StoreError
+
+    ledger = Ledger()
+    try:
+        if not os.path.exists(ledger.place):
+            yield Finding("note", "ledger", f"{ledger.place}: no calls were recorded yet")
+            return
+        for observed in (False, True):
+            for total in ledger.totals("client", observed=observed):
+                would = "would have been cut" if observed else "cut"
+                shares = f"{total.cut:,} of {_many(total.calls, 'result')} {would}"
+                yield Finding("fine", "ledger", f"{total.group or 'unnamed clients'}: {shares}")
+    except StoreError as error:
+        yield Finding("wrong", "ledger", str(error))
+    finally:
+        ledger.close()
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _parser() -> Parser:
+    parser = Parser("doctor", "[--vault URL] [--config FILE] [--json]", _DESCRIPTION, _EPILOG)
+    parser.options()("--json", "print JSON")
+    settings.vault_options(parser)
+    return parser
