@@ -19,7 +19,7 @@ from .harness import COMMAND, Outcome, Run, at_terminal, runner
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"):
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "MCP_ENVELOPE_VAULT"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "home").mkdir()
     return runner("doctor", tmp_path, monkeypatch, capfdbinary)
