@@ -192,10 +192,14 @@ def _invalid(reasons: Iterable[tuple[Iterable[Any], str]]) -> _Explained:
 
 def _pydantic(error: Any, call: FailedCall) -> _Explained:
     try:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
+        found = error.errors(include_url=False, include_input=False)
     except TypeError:  # version 1
         found = error.errors()
-    return _invalid((each["loc"], each["msg"].removeprefix("Value error, ")) for each in found)
+    explained = _invalid((each["loc"], each["msg"].removeprefix("Value error, ")) for each in found)
+    # What the type of an argument raised may have a code of its own.
+    raised = [each.get("ctx", {}).get("error") for each in found]
+    own = _explain(raised[0], call) if len(raised) == 1 and isinstance(raised[0], Exception) else None
+    return explained._replace(code=own.code) if isinstance(own, _Explained) else explained
 
 
 def _msgspec(error: Any, call: FailedCall) -> _Explained:

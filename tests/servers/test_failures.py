@@ -304,3 +304,20 @@ def test_a_stack_trace_is_removed_even_from_its_words(tmp_path: Path) -> None:
     words = 'It broke in /srv/app.py\nTraceback (most recent call last):\n  File "/srv/app.py", line 3'
     _, message = problem(said(tmp_path, "scalpel", words), "scalpel")
     assert message == "It broke in /srv/app.py\n[traceback removed]"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_type_of_ours_has_its_own_code_among_the_arguments(library: str) -> None:
+    def neighbours(node: NodeId, depth: int = 1) -> dict[str, str]:
+        return {"node": str(node)}
+
+    server = enveloped_server(library, neighbours, dialect="transcend")
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("BAD_NODE_ID", {"node": "nowhere"}),
+        ("BAD_ARGS", {"node": "nowhere", "depth": "deep"}),
+        ("BAD_ARGS", {}),
+    ]
+    for code, arguments in asked:
+        error = ask(server, "neighbours", arguments).structured_content["error"]
+        assert error["code"] == code, error
+        assert "node" in error["fields"]

@@ -248,6 +248,9 @@ class Service:
     def method(self) -> Rows | Miss:
         return Reply(Rows(rows=[*range(self.count)]))  # type: ignore[return-value]
 
+    async def waiting(self, number: int, ctx: Context) -> Rows | Miss:
+        return Reply(Rows(rows=[self.count, number]))  # type: ignore[return-value]
+
     @classmethod
     def of_class(cls) -> Rows | Miss:
         return Reply(Rows(rows=[1]))  # type: ignore[return-value]
@@ -277,6 +280,7 @@ def test_methods_and_partials() -> None:
     service = Service(2)
     server = server_of()
     server.tool(service.method)
+    server.tool(service.waiting)
     server.tool(Service.of_class)
     server.tool(Service.static)
     server.add_tool(Tool.from_function(service, name="callable"))
@@ -286,6 +290,7 @@ def test_methods_and_partials() -> None:
     async def main() -> None:
         async with connected(server) as session:
             assert (await session.call("method")).structured_content == {"rows": [0, 1]}
+            assert (await session.call("waiting", {"number": 3})).structured_content == {"rows": [2, 3]}
             assert (await session.call("of_class")).structured_content == {"rows": [1]}
             assert (await session.call("static")).structured_content == {"rows": [1]}
             assert (await session.call("callable")).structured_content == {"rows": [0, 1]}

@@ -427,6 +427,9 @@ def wrapped(function: Callable[..., Any], converter: Converter) -> Callable[...,
 
         made = called
     functools.update_wrapper(made, function)
+    if inspect.ismethod(function):
+        # Whoever looks for what is wrapped may go past the bound method, and ask for `self`.
+        made.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     if not hasattr(function, "__annotations__"):
         # A partial has none of its own: the library goes by its signature.
         made.__annotations__ = {}
