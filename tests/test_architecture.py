@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("vault", "clients", "tracing"),
     ("envelope",),
     ("config",),
+    ("statement",),
     ("vault.store",),  # the protocol of a store and its defaults, which are settings
     ("dialects",),
     ("lanes", "redaction"),

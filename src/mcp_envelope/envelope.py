@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from . import dialects
 from .budget import Budget
-from .codes import Problem
+from .codes import CATALOGUE, Problem
 from .diagnosis import diagnose
 from .dialects import Dialect
 from .fit.documents import Cut
@@ -44,6 +44,7 @@ from .scrubbing import SAID, scrub
 if TYPE_CHECKING:
     from .config import Policy, Settings
     from .redaction import Masking
+    from .statement import Statement
 
 _log = logging.getLogger("mcp_envelope")
 _READINGS: Final = get_args(As)
@@ -179,10 +180,12 @@ def make_plan(
     arguments: Mapping[str, Any] | None = None,
     masking: Masking | None = None,
     is_masked: bool = False,
+    statement: Statement | None = None,
 ) -> Plan:
     """Read what a tool returned or raised, and everything that is known about it.
 
-    `masking` takes note of masked values; with `is_masked`, those in the payload are masked already.
+    `masking` takes note of masked values; with `is_masked`, those in the payload are masked already. A `statement`
+    is what a server says besides its result.
     """
     profile = profile or (cast(Profile, policy.detail) if policy else "minimal")
     if profile not in PROFILES:
@@ -198,11 +201,21 @@ def make_plan(
             capabilities=policy.capabilities or None,
             workspace=policy.workspace,
         )
+        if policy.reply:
+            from .statement import read_statement  # hardly anybody needs it
+
+            outcome = read_statement(policy.reply).add_to(outcome)
+    if statement is not None:
+        outcome = statement.add_to(outcome)
     if budget.warning:
         outcome = replace(outcome, warnings=(*outcome.warnings, budget.warning))
     outcome, data = read_outcome(value, outcome, remarks or current_remarks(), arguments)
     payload = Payload() if data is UNSET else read_payload(data, read_as)
-    if not dialect.in_place and outcome.error is None and read_as != "text":
+    if statement is not None and data is value and (statement.error or not statement.found):
+        payload = as_document(payload)
+        outcome, payload = _stated(payload, outcome, dialect, budget, statement)
+        is_error = None
+    elif not dialect.in_place and outcome.error is None and read_as != "text":
         payload = _opened(payload, schema)
         found = _recognised(payload, outcome, dialect, schema) if data is value else None
         if found is not None:
@@ -212,7 +225,8 @@ def make_plan(
             outcome = replace(outcome, texts=(*outcome.texts, *texts))
         elif is_error and data is value:
             phrases = policy.errors if policy is not None else {}
-            outcome, payload = _reported(payload, outcome, dialect, budget, phrases)
+            problem = _diagnosed(payload, phrases)
+            outcome, payload = _reported(payload, outcome, dialect, budget, problem)
             is_error = None
     if outcome.error is not None:
         # If this is still too long for the budget, dialects have a shorter form.
@@ -272,20 +286,44 @@ def _recognised(
     return None if is_data else found
 
 
+def _structure(payload: Payload) -> Any:
+    """Return the structure of a failure, unless it is large."""
+    if payload.node is None or payload.node.size > _LARGEST_DETAILS:
+        return None
+    return msgspec.json.decode(bytes(payload.node.raw))
+
+
+def _diagnosed(payload: Payload, phrases: Mapping[str, str]) -> Problem:
+    return diagnose(_words(payload), _structure(payload), phrases=phrases)
+
+
+def _stated(
+    payload: Payload, outcome: Outcome, dialect: Dialect, budget: Budget, statement: Statement
+) -> tuple[Outcome, Payload]:
+    """Return the failure, or the miss, that a server states beside its result."""
+    error, found = statement.error, _diagnosed(payload, {})
+    if error is None:
+        words = found.message if payload.node is None else ""
+        structure = _structure(payload)
+        details = structure if isinstance(structure, dict) else None
+        hint = outcome.hint or ""
+        miss = Problem("NOT_FOUND", outcome.summary or words or "Not found.", hint, details)
+        return replace(outcome, miss=miss, status="info", is_error=None), Payload()
+    code = error.code or found.code
+    problem = CATALOGUE.problem(code, error.message or found.message, error.hint or found.hint, error.details)
+    return _reported(payload, outcome, dialect, budget, problem)
+
+
 def _reported(
-    payload: Payload, outcome: Outcome, dialect: Dialect, budget: Budget, phrases: Mapping[str, str]
+    payload: Payload, outcome: Outcome, dialect: Dialect, budget: Budget, problem: Problem
 ) -> tuple[Outcome, Payload]:
     """Return the failure that a tool reports in a result of its own. What can't be shown whole is stored."""
-    words = _words(payload)
-    structure = None
-    if payload.node is not None and payload.node.size <= _LARGEST_DETAILS:
-        structure = msgspec.json.decode(bytes(payload.node.raw))
-    problem = diagnose(words, structure, phrases=phrases)
-    rest = payload if len(words) > most_shown(budget) else Payload()
+    structure = _structure(payload)
+    rest = payload if len(_words(payload)) > most_shown(budget) else Payload()
     if payload.node is not None and problem.message != bytes(payload.node.raw).decode():
         if dialect.failure_data == "details" and isinstance(structure, dict):
             details = {name: value for name, value in structure.items() if value != problem.message}
-            problem = dataclasses.replace(problem, details=details)
+            problem = dataclasses.replace(problem, details={**details, **(problem.details or {})})
         else:
             rest = Payload(node=payload.node) if dialect.failure_data == "beside" else payload
     return replace(outcome, status="error", summary=problem.message, error=problem, is_error=True), rest

@@ -40,6 +40,7 @@ from .tracing import trace, trace_untouched
 
 if TYPE_CHECKING:
     from .redaction import Masking, Redactor
+    from .statement import Statement
     from .vault.ledger import Ledger, LedgerEntry
     from .vault.masks import Masks
     from .vault.vault import CallerVault, Vault
@@ -53,6 +54,8 @@ _WRAPPED: Final = "x-fastmcp-wrap-result"
 _REMEMBERED: Final = 4096
 # As in `redaction`, which is loaded only if it is needed.
 _PLACEHOLDER: Final = "[redacted:"
+# A part of the key in `statement`, likewise.
+_REPLY: Final = b"mcp-envelope/reply"
 # For how many callers masked values are at hand; the vault has those of the others.
 _CALLERS: Final = 256
 
@@ -150,7 +153,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         return (
             self.dialect.in_place
             and policy.detail == "minimal"
-            and not (policy.warnings or policy.include_only or policy.exclude_fields)
+            and not (policy.warnings or policy.include_only or policy.exclude_fields or policy.reply)
             and (self.remarks is None or self.remarks.is_empty)
         )
 
@@ -277,18 +280,22 @@ class Gateway:
     ) -> Sealed | None:
         """Return what goes out in place of a tool's answer, or None if the answer goes out as it came.
 
-        A `Result` is left alone if it is within its budget and there is nothing to add. Anything else has no
-        wire form yet, so it is always sealed. Whatever is cut is stored first, unless `store` is false.
+        A `Result` is left alone if it is within its budget and there is nothing to add, in its `_meta` or
+        elsewhere. Anything else has no wire form yet, so it is always sealed. Whatever is cut is stored first,
+        unless `store` is false.
         """
         if not isinstance(answer, Result):
             return self.seal(answer, halved(call) if has_structure(answer) else call, store=store)
         call = shared(call, answer)
-        if self.passes(answer, call):
+        statement = _statement(answer)
+        if statement is None and self.passes(answer, call):
             return None
-        sealed = self.seal(
-            _payload(answer.as_utf8(), call), call, is_error=answer.is_error or None, store=store
+        payload, is_error = _payload(answer.as_utf8(), call), answer.is_error or None
+        sealed = self.seal(payload, call, is_error=is_error, store=store, statement=statement)
+        is_other = (call.published.wrap and answer.structured is not None) or (
+            statement and not statement.found
         )
-        if sealed.untouched and not (call.published.wrap and answer.structured is not None):
+        if sealed.untouched and not is_other:
             # Nothing was cut or added; but the original may owe its size to whitespace that sealing removed.
             budget = call.policy.budget
             measured = answer.without_images(call.policy.images)
@@ -392,10 +399,12 @@ class Gateway:
         handle: str | None = None,
         warnings: Sequence[str] = (),
         masking: Masking | None = None,
+        statement: Statement | None = None,
     ) -> Sealed:
         """Seal whatever a tool returned or raised; store it if it was cut, and record the call.
 
         `handle` names a payload that was stored already, and `masking` says what was masked, while it came in.
+        A `statement` is what the server says besides.
         """
         policy, published, spoken = call.policy, call.published, call.dialect
         begun = time.perf_counter()
@@ -421,6 +430,7 @@ class Gateway:
             masking=masking or self.masking(call),
             is_masked=masking is not None,
             arguments=call.arguments,
+            statement=statement,
         )
         sealed = seal_plan(plan, spoken, self.keeping(call.owner) if store and handle is None else None)
         ended = time.perf_counter()
@@ -626,6 +636,15 @@ def halved(call: Call) -> Call:
     else:
         policy = replace(call.policy, tokens=max(budget.limit // 2, MIN_TOKENS), bytes=None)
     return replace(call, policy=policy)
+
+
+def _statement(result: Result) -> Statement | None:
+    """Return what the server says in the result's `_meta`, if it does."""
+    if result.meta is None or _REPLY not in bytes(result.meta):
+        return None
+    from .statement import statement_in
+
+    return statement_in(result.meta)
 
 
 def has_structure(answer: object) -> bool:

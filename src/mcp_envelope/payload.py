@@ -147,7 +147,7 @@ def new_handle() -> str:
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """A tool's result in its wire form: the JSON of each content block, and of `structuredContent`.
+    """A tool's result in its wire form: the JSON of each content block, of `structuredContent` and of `_meta`.
 
     If `opaque`, it isn't a result as the protocol defines it, and `content` holds all of it as one item.
     """
@@ -156,6 +156,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     structured: Buffer | None = None
     is_error: bool = False
     opaque: bool = False
+    meta: Buffer | None = None
 
     @property
     def size(self) -> int:

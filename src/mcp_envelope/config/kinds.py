@@ -258,3 +258,23 @@ CODES: Final = _table("words → code", TEXT, _check_code)
 PATTERNS: Final = _table("name → regular expression", TEXT, _check_pattern)
 _WORKSPACE_KEYS: Final = _table("", TEXT, _check_workspace)
 WORKSPACE: Final = Kind("a table", "table: root, package?", _Workspace, dict, _workspace, _parse_workspace)
+
+
+def _statement(table: dict[str, Any], report: Report) -> Mapping[str, Any]:
+    from ..statement import NAMES, Statement, read_statement  # only here: most files have none
+
+    wrong: set[str] = set()
+
+    def within(message: str, *path: str) -> None:
+        wrong.update(path)
+        known = not path or path[0] in NAMES
+        report(message if known else f"there is no key {shown(path[0])}{did_you_mean(path[0], NAMES)}", *path)
+
+    if read_statement(table, within) == Statement():
+        return NOTHING
+    return MappingProxyType({name: value for name, value in table.items() if name not in wrong})
+
+
+STATEMENT: Final = Kind(
+    "a table", "table: summary, warnings, …", dict[str, Any], dict, _statement, _parse_json
+)

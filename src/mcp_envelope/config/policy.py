@@ -27,6 +27,7 @@ from .kinds import (
     PATTERNS,
     RANKINGS,
     SIZE,
+    STATEMENT,
     TEXT,
     TEXTS,
     TIME,
@@ -156,6 +157,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ] = "off"
     redact_patterns: Annotated[
         Mapping[str, str], PATTERNS, "More to mask, unless `redact` is `off` (RE2 syntax)."
+    ] = NOTHING
+    reply: Annotated[
+        Mapping[str, Any],
+        STATEMENT,
+        "What to say with a result for a server that can't: [summary, next_steps, warnings, links and "
+        "more](contracts.md#what-a-server-can-say-besides).",
     ] = NOTHING
     vault: Annotated[
         str | None,

@@ -283,10 +283,11 @@ def read_result(raw: Raw) -> ToolResult | None:
     except UNREADABLE:
         members = _read_malformed(raw)
     structured = None if isinstance(members.structured, UnsetType) else members.structured
+    meta = None if isinstance(members.meta, UnsetType) else members.meta
     if not isinstance(members.content, UnsetType):
-        lanes = Result(members.content, structured, members.is_error)
+        lanes = Result(members.content, structured, members.is_error, meta=meta)
     elif structured is not None:
-        lanes = Result([], structured, members.is_error)
+        lanes = Result([], structured, members.is_error, meta=meta)
     elif members.result_type in _INTERIM or task_of(raw) is not None:
         return None
     else:

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from ..anchors import Anchor, NodeId
 from ..jsontext.document import encode
 from ..payload import Payload, Result, read_result, to_json
+from ..statement import REPLY_KEY
 
 # The libraries write values with pydantic, which asks those of a class that it doesn't know for this.
 for _kind in (Anchor, NodeId):
@@ -168,7 +169,8 @@ def wire_form(result: Any) -> Result:
     """Return a library's result as it goes over the wire."""
     value = result.structured_content
     structured = None if value is None else to_json(value)
-    return Result([_block(block) for block in result.content], structured, bool(result.is_error))
+    meta = encode(result.meta) if result.meta and REPLY_KEY in result.meta else None
+    return Result([_block(block) for block in result.content], structured, bool(result.is_error), meta=meta)
 
 
 def _block(block: Any) -> bytes:
