@@ -429,7 +429,7 @@ def wrapped(function: Callable[..., Any], converter: Converter) -> Callable[...,
     functools.update_wrapper(made, function)
     if inspect.ismethod(function):
         # Whoever looks for what is wrapped may go past the bound method, and ask for `self`.
-        made.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+        made.__signature__ = inspect.signature(function)  # type: ignore[union-attr]
     if not hasattr(function, "__annotations__"):
         # A partial has none of its own: the library goes by its signature.
         made.__annotations__ = {}
