@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .harness import COMMAND, environment
+from .harness import COMMAND, at_terminal, environment
 
 # A server that tells that it was started.
 STARTED = [sys.executable, "-c", "import sys; sys.stderr.write('started')"]
@@ -105,3 +105,10 @@ def test_what_was_observed_is_told_at_the_end(tmp_path: Path) -> None:
     assert told, done.stderr
     saved, before = (int(number.replace(",", "")) for number in told.groups())
     assert before - 500 <= saved < before
+
+
+def test_a_person_at_a_terminal_is_told_what_it_waits_for(tmp_path: Path) -> None:
+    """The server ends at once, so the proxy does too."""
+    code, shown = at_terminal([*COMMAND, "proxy", "--", "true"], tmp_path, MCP_ENVELOPE_VAULT="none")
+    assert code == 0
+    assert "waiting for an MCP client on standard input" in shown

@@ -111,6 +111,28 @@ def test_there_and_back(run: Run, file: Path) -> None:
     assert run("unwrap", "claude-code", "--yes").err == f"Nothing to unwrap in {file}.\n"
 
 
+@pytest.mark.parametrize("lacking", ["uvicorn is missing", None])
+def test_from_uvx_the_client_starts_it_by_uvx(
+    run: Run, file: Path, monkeypatch: pytest.MonkeyPatch, lacking: str | None
+) -> None:
+    """What uvx installs for one run is in a cache, which is emptied sooner or later."""
+    uvx = file.parent / "uvx"
+    uvx.write_text("#!/bin/sh\n")
+    uvx.chmod(0o755)
+    monkeypatch.setenv("PATH", str(file.parent))
+    monkeypatch.setattr(sys, "prefix", "/home/ada/.cache/uv/archive-v0/sgrsUCHVwGxGgFv7")
+    monkeypatch.setattr(proxy, "missing_extra", lambda serves=False: lacking)
+    assert run("wrap", str(file), "--yes").code == 0
+    source = [] if lacking else ["--from", "mcp-envelope[http]"]
+    assert value(file, "git") == {
+        "command": str(uvx),
+        "args": [*source, "mcp-envelope", "proxy", "--", "uvx"],
+    }
+    assert run("wrap", str(file), "--yes").err.startswith("note: ")
+    assert run("unwrap", str(file), "--yes").code == 0
+    assert file.read_text() == SERVERS
+
+
 def test_the_change_is_shown_without_secrets(run: Run, file: Path) -> None:
     shown = run("wrap", str(file), "--command", PROGRAM, "--remote", "--tokens", "4000", "--dry-run")
     assert shown.code == 0

@@ -113,6 +113,10 @@ def _serve(options: argparse.Namespace, command: list[str], observed: _Observed)
         return _serve_url(options, observed)
     from ..proxy import stdio
 
+    if sys.stdin is not None and sys.stdin.isatty():
+        console.say(
+            "note", "waiting for an MCP client on standard input; to add the proxy to one: mcp-envelope wrap"
+        )
     try:
         return stdio.Proxy(command, lambda: _interceptor(options, command, observed)).run()
     except stdio.CannotStart as error:

@@ -26,6 +26,8 @@ from .console import BadInput, Misuse, Parser
 
 DECLINED: Final = 1
 _MANY: Final = 20
+# The folder of uv's cache that has the environments of uvx.
+_UVX_CACHE: Final = "archive-v0"
 _COLOURS: Final = {"+": "32", "-": "31", "@": "36"}
 _DESCRIPTION: Final = """\
 Put the proxy in front of the MCP servers in a client's configuration.
@@ -201,6 +203,11 @@ def _absolute(path: str) -> str:
 
 def _running() -> tuple[str, ...]:
     """How this program was started, as a full path: desktop programs have a short PATH of their own."""
+    uvx = shutil.which("uvx")
+    if uvx is not None and _UVX_CACHE in Path(sys.prefix).parts:
+        # What uvx has installed for this run is deleted sooner or later, so clients have to start it by uvx, too.
+        source = () if proxy.missing_extra(serves=True) else ("--from", f"{PROGRAM}[http]")
+        return (os.path.abspath(uvx), *source, PROGRAM)
     started = sys.argv[0]
     if is_program(started):
         found = shutil.which(started) or shutil.which(PROGRAM)
