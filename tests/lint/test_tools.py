@@ -30,15 +30,11 @@ REGISTERED = {
         def c(): return json.dumps(rows)  # >> ENV003
         def d(): return json.dumps(rows)  # >> ENV003
         def e(): return json.dumps(rows)  # >> ENV003
-        def f(): return json.dumps(rows)  # >> ENV003
-        def g(): return json.dumps(rows)  # >> ENV003
         server.tool(a, name="first")
         server.tool(name="second")(b)
         server.add_tool(Tool.from_function(c))
         server.add_tool(d)
         tool = Tool.from_function(fn=e)
-        for each in (f, g):
-            server.tool(each)
         """,
     "the standalone decorator": """
         import json
@@ -127,7 +123,7 @@ REGISTERED = {
     "a function that is handed the server": """
         import json
         from fastmcp import FastMCP
-        def register(app: FastMCP, other: "FastMCP | None", agent: Agent, mcp):
+        def register(app: FastMCP, other: FastMCP | None, agent: Agent, mcp):
             @app.tool
             def a(): return json.dumps(rows)  # >> ENV003
             @other.tool

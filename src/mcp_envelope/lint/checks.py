@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from .expressions import Expressions
-from .flow import Flow, Step
+from .flow import Flow, Step, Value
 from .names import Names
 from .rules import Finding
 from .tools import Kind, Servers, Tool, Tools
@@ -34,7 +34,6 @@ _IS_SHORT: Final = re.compile(
     r"preview|snippet|excerpt|summary|sample|head|title|short|digest|hash|id$", re.IGNORECASE
 )
 _IS_LIMIT: Final = re.compile(r"max|limit|cap$|trunc|chars", re.IGNORECASE)
-_SAYS_CUT: Final = re.compile(r"truncat", re.IGNORECASE)
 _PASSED_ON: Final = frozenset({"strip", "rstrip", "lstrip", "decode", "encode"})
 _FEWEST_FIELDS: Final = 2
 _BETWEEN_LINES: Final = "\n,|;"
@@ -44,8 +43,6 @@ _LEGACY: Final = frozenset({"build_tool_response", "buildToolResponse"})
 _RAW_TEXT: Final = "build_tool_response has text for data; use build_structured_response or return the data"
 
 _Verdict = tuple[str, ast.expr, str]
-_Piece = tuple[ast.expr, Step, int]
-_Field = tuple[str, str]
 
 
 class Checks:
@@ -54,7 +51,6 @@ class Checks:
     def __init__(
         self, tree: ast.Module, column: Callable[[int, int], int] = lambda line, column: column
     ) -> None:
-        self._tree = tree
         self.names = Names(tree)
         self.expressions = Expressions(self.names)
         self._servers = Servers(self.names)
@@ -79,10 +75,11 @@ class Checks:
         for call, kind in self._servers.without_envelope(self._tools.used):
             message = f"this server has tools but no envelope; add {_MIDDLEWARE[kind]}"
             yield self._finding("ENV006", call, message)
-        for each in ast.walk(self._tree):
-            if isinstance(each, ast.alias | ast.Attribute):
-                if (each.name if isinstance(each, ast.alias) else each.attr) in _LEGACY:
-                    yield self._finding("ENV008", each, _RAW_TEXT)
+        for each in self.names.nodes:
+            if (isinstance(each, ast.alias) and each.name in _LEGACY) or (
+                isinstance(each, ast.Attribute) and each.attr in _LEGACY
+            ):
+                yield self._finding("ENV008", each, _RAW_TEXT)
 
     def _finding(
         self,
@@ -90,16 +87,19 @@ class Checks:
         node: ast.expr | ast.alias,
         message: str,
         tool: Tool | None = None,
-        returned: ast.Return | None = None,
+        returned: ast.stmt | None = None,
     ) -> Finding:
         line, end = node.lineno, node.end_lineno or node.lineno
-        start_column, end_column = (
-            self._column(line, node.col_offset),
-            self._column(end, node.end_col_offset or 0),
-        )
-        what = node if isinstance(node, ast.expr) else None
         return Finding(
-            line, start_column, rule, message, end, end_column, node=what, tool=tool, returned=returned
+            line,
+            self._column(line, node.col_offset),
+            rule,
+            message,
+            end,
+            self._column(end, node.end_col_offset or 0),
+            node=node if isinstance(node, ast.expr) else None,
+            tool=tool,
+            returned=returned,
         )
 
 
@@ -112,14 +112,20 @@ class _ToolChecks:
         self._is_handler = tool.kind == "handler"
         self._is_sealed = is_sealed
         self._expressions = expressions
+        # Lists that something other than text is added to.
+        self._open_lists = {
+            assigned.node
+            for name, pieces in tool.flow.gathered.items()
+            if any(expressions.texts(piece.node) is None for piece in pieces)
+            for assigned in tool.flow.assigned.get(name, [])
+        }
 
-    def verdicts(self) -> Iterator[tuple[ast.Return | None, _Verdict]]:
+    def verdicts(self) -> Iterator[tuple[ast.stmt | None, _Verdict]]:
         for returned in self._flow.returns:
-            for expression, step in self._flow.alternatives(returned.value, returned.step):
-                verdict = self._judge(expression, step)
-                if verdict is not None:
-                    yield returned.node, verdict
-            for node, what in self._cuts(returned.value, returned.step):
+            for value in self._flow.alternatives(returned):
+                if verdict := self._judge(value.node, value.step):
+                    yield returned.step.node, verdict
+            for node, what in self._cuts(returned):
                 yield None, ("ENV004", node, f"cuts its result by hand ({what}); return all of it")
 
     def _judge(self, node: ast.expr, step: Step) -> _Verdict | None:
@@ -146,7 +152,7 @@ class _ToolChecks:
             return "ENV002", node, "returns hand-made text blocks; return the text or the data"
         if self._is_encoded(node, step):
             return "ENV003", node, "returns data as text; return the data"
-        if _writes_records(self._flow, node, step):
+        if any(len(fields) >= _FEWEST_FIELDS for fields in _written(self._flow, node, step)):
             return "ENV007", node, "writes records into text; return the records"
         return None
 
@@ -163,60 +169,48 @@ class _ToolChecks:
     def _texts(self, node: ast.expr, step: Step) -> list[ast.expr] | None:
         """The texts of a content list that holds only text, even if it was built block by block."""
         if not isinstance(node, ast.Name):
-            return self._expressions.texts(node) if node not in self._open_lists() else None
-        starts = [each.value for each in self._flow.reaching(node.id, step)]
-        pieces = [each.value for each in self._flow.gathered.get(node.id, [])]
+            return self._expressions.texts(node) if node not in self._open_lists else None
+        starts = self._flow.reaching(node.id, step)
         found: list[ast.expr] = []
-        for part in [*starts, *pieces]:
-            is_empty = isinstance(part, ast.List) and not part.elts
-            texts = [] if is_empty else self._expressions.texts(part)
+        for part in (*starts, *self._flow.gathered.get(node.id, ())):
+            is_empty = isinstance(part.node, ast.List) and not part.node.elts
+            texts = [] if is_empty else self._expressions.texts(part.node)
             if texts is None:
                 return None
             found += texts
         return found if starts else None
 
-    def _open_lists(self) -> set[ast.expr]:
-        """Lists that something other than text is added to."""
-        return {
-            assigned.value
-            for name, pieces in self._flow.gathered.items()
-            if any(self._expressions.texts(piece.value) is None for piece in pieces)
-            for assigned in self._flow.assigned.get(name, [])
-        }
-
     def _is_encoded(self, node: ast.expr, step: Step) -> bool:
         if self._expressions.encoded(node) is not None:
             return True
         match node:
-            # str(rows), where rows is a list further up
-            case ast.Call(args=[ast.Name() as name]) if self._expressions.dotted(node.func) in (
-                "str",
-                "repr",
-            ):
-                values = [value for value, _ in self._flow.alternatives(name, step)][1:]
-                return bool(values) and all(map(self._expressions.is_container, values))
+            case ast.Call(
+                func=function, args=[ast.Name() as name]
+            ):  # str(rows), where rows is a list further up
+                values = [each.node for each in self._flow.alternatives(Value(name, step))][1:]
+                is_printed = self._expressions.dotted(function) in ("str", "repr")
+                return is_printed and bool(values) and all(map(self._expressions.is_container, values))
         return False
 
     # -- cuts by hand ---------------------------------------------------------------------------------------
 
-    def _cuts(self, value: ast.expr, step: Step) -> Iterator[tuple[ast.expr, str]]:
+    def _cuts(self, returned: Value) -> Iterator[tuple[ast.expr, str]]:
         """The cuts in a returned value, each with its spelling."""
         seen: set[ast.expr] = set()
         # The number is the smallest limit that counts as a cut.
-        stack: list[_Piece] = [(value, step, _FEW)]
+        stack = [(returned, _FEW)]
         while stack:
-            piece, at, least = stack.pop()
-            for node, where in self._flow.alternatives(piece, at):
+            piece, least = stack.pop()
+            for node, step in self._flow.alternatives(piece):
                 if node in seen:
                     continue
                 seen.add(node)
-                what = self._cut(node, where, least)
-                if what:
+                if what := self._cut(node, step, least):
                     yield node, what
                 else:
-                    stack.extend(self._inside(node, where, least))
+                    stack.extend(self._inside(node, step, least))
 
-    def _inside(self, node: ast.expr, step: Step, least: int) -> list[_Piece]:
+    def _inside(self, node: ast.expr, step: Step, least: int) -> list[tuple[Value, int]]:
         """The parts of an expression that become parts of the result."""
         parts: list[ast.expr] = []
         match node:
@@ -227,11 +221,8 @@ class _ToolChecks:
                 least = _NO_DOUBT if least == _NO_DOUBT or _says_cut(node) else _FEW_IN_A_SENTENCE
                 parts = [value.value for value in values if isinstance(value, ast.FormattedValue)]
             case ast.Dict(keys=keys, values=values):
-                parts = [
-                    value
-                    for key, value in zip(keys, values, strict=True)
-                    if not _IS_SHORT.search(_string(key))
-                ]
+                pairs = zip(keys, values, strict=True)
+                parts = [value for key, value in pairs if not _IS_SHORT.search(_string(key) or "")]
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
                 parts = items
             case ast.ListComp() | ast.GeneratorExp() | ast.DictComp() | ast.SetComp():
@@ -240,32 +231,33 @@ class _ToolChecks:
                 parts = self._passed_on(node)
             case ast.Name(id=name):
                 gathered = self._flow.gathered.get(name, [])
-                return [(loop.iter, each.step, least) for each in gathered for loop in each.step.loops[:1]]
-        named_short = {part for part in parts if isinstance(part, ast.Name) and _IS_SHORT.search(part.id)}
-        return [(part, step, least) for part in parts if part not in named_short]
+                return [
+                    (Value(loop.iter, each.step), least) for each in gathered for loop in each.step.loops[:1]
+                ]
+        is_short = (isinstance(part, ast.Name) and _IS_SHORT.search(part.id) for part in parts)
+        return [(Value(part, step), least) for part, short in zip(parts, is_short, strict=True) if not short]
 
     def _passed_on(self, call: ast.Call) -> list[ast.expr]:
         """The arguments of a call that become part of its value."""
-        function = call.func
-        if isinstance(function, ast.Attribute) and function.attr in _PASSED_ON:
-            return [function.value]
-        if isinstance(function, ast.Attribute) and function.attr == "join" and len(call.args) == 1:
-            return call.args
-        made = self._expressions.mcp_class(function) in ("CallToolResult", "ToolResult", "TextContent")
-        passes = self._expressions.dotted(function) in ("str", "list", "sorted", "mcp_envelope.Reply")
+        match call:
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _PASSED_ON:
+                return [value]
+            case ast.Call(func=ast.Attribute(attr="join"), args=[joined]):
+                return [joined]
+        made = self._expressions.mcp_class(call.func) in ("CallToolResult", "ToolResult", "TextContent")
+        passes = self._expressions.dotted(call.func) in ("str", "list", "sorted", "mcp_envelope.Reply")
         if made or passes or self._expressions.encoded(call):
             return [*call.args, *(keyword.value for keyword in call.keywords)]
         return []
 
     def _cut(self, node: ast.expr, step: Step, least: int) -> str | None:
-        if isinstance(node, ast.Call):
-            shortens = self._expressions.dotted(node.func) == "textwrap.shorten"
-            return "textwrap.shorten" if shortens else None
         match node:
-            case ast.Subscript(slice=ast.Slice(lower=lower, upper=ast.expr() as upper, step=None)):
-                from_start = lower is None or (isinstance(lower, ast.Constant) and lower.value == 0)
-                if from_start and self._is_fixed(upper, step, least):
-                    return f"[:{ast.unparse(upper)}]"
+            case ast.Call(func=function) if self._expressions.dotted(function) == "textwrap.shorten":
+                return "textwrap.shorten"
+            case ast.Subscript(
+                slice=ast.Slice(lower=None | ast.Constant(value=0), upper=ast.expr() as upper, step=None)
+            ) if self._is_fixed(upper, step, least):
+                return f"[:{ast.unparse(upper)}]"
         return None
 
     def _is_fixed(self, limit: ast.expr, step: Step, least: int) -> bool:
@@ -280,7 +272,7 @@ class _ToolChecks:
         last = getattr(limit, "attr", getattr(limit, "id", ""))
         return least == _NO_DOUBT or _IS_LIMIT.search(last) is not None
 
-    def _number(self, node: ast.expr, step: Step) -> int | None:
+    def _number(self, node: ast.AST | None, step: Step) -> int | None:
         """The number that an expression stands for, if the source shows it."""
         match node:
             case ast.Constant(value=int(number)):
@@ -289,36 +281,30 @@ class _ToolChecks:
                 one, other = self._number(left, step), self._number(right, step)
                 return one * other if one is not None and other is not None else None
             case ast.Name(id=name):
-                values = [each.value for each in self._flow.reaching(name, step)]
+                values: list[ast.AST | None] = [each.node for each in self._flow.reaching(name, step)]
                 if not values and name not in self._flow.parameters:
-                    bindings = self._names.bindings(node)
-                    values = [
-                        each.node
-                        for each in bindings
-                        if each.kind == "value" and isinstance(each.node, ast.expr)
-                    ]
-                    if len(values) != len(bindings):
-                        return None
+                    values = [each.node for each in self._names.bindings(node)]
                 if len(values) == 1 and not isinstance(values[0], ast.Name):
                     return self._number(values[0], step)
         return None
 
 
-def _string(node: ast.expr | None) -> str:
-    """The text of a string constant; empty for anything else."""
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+def _string(node: ast.expr | None) -> str | None:
+    """The text of a string constant."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def _says_cut(node: ast.expr) -> bool:
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    return any(_SAYS_CUT.search(_string(part)) for part in parts)
+    return any("truncat" in (_string(part) or "").lower() for part in parts)
 
 
-def _writes_records(flow: Flow, node: ast.expr, step: Step) -> bool:
-    return any(len(set(fields)) >= _FEWEST_FIELDS for fields in _written(flow, node, step))
+# -- records written into text ------------------------------------------------------------------------------
+
+_Fields = set[tuple[str, str]]
 
 
-def _written(flow: Flow, node: ast.expr, step: Step) -> Iterator[list[_Field]]:
+def _written(flow: Flow, node: ast.expr, step: Step) -> Iterator[_Fields]:
     """For every piece of a text, the fields that are written into it."""
     match node:
         case ast.BinOp(left=left, right=right, op=ast.Add()):
@@ -332,67 +318,47 @@ def _written(flow: Flow, node: ast.expr, step: Step) -> Iterator[list[_Field]]:
             if not any(char in _BETWEEN_LINES for char in between):
                 return
             if isinstance(joined, ast.GeneratorExp | ast.ListComp):
-                yield _fields(joined.elt, [(each.target, each.iter) for each in joined.generators])
+                yield _fields(joined.elt, joined.generators)
             elif isinstance(joined, ast.Name):
                 yield _gathered(flow, joined.id)
         case ast.Call(func=ast.Attribute(value=value, attr="strip" | "rstrip" | "lstrip"), args=[]):
             yield from _written(flow, value, step)
         case ast.Name(id=name):
             # A list that is returned as it is counts as data; only a text grows out of texts by `+=`.
-            starts = [each.value for each in flow.reaching(name, step)]
-            if any(isinstance(start, ast.JoinedStr) or _is_text(start) for start in starts):
+            starts = [each.node for each in flow.reaching(name, step)]
+            if any(isinstance(start, ast.JoinedStr) or _string(start) is not None for start in starts):
                 yield _gathered(flow, name)
 
 
-def _gathered(flow: Flow, name: str) -> list[_Field]:
-    return [
-        found
-        for value, step in flow.gathered.get(name, [])
-        for found in _fields(value, [(loop.target, loop.iter) for loop in step.loops])
-    ]
+def _gathered(flow: Flow, name: str) -> _Fields:
+    return {found for value, step in flow.gathered.get(name, []) for found in _fields(value, step.loops)}
 
 
-def _fields(written: ast.expr, loops: list[tuple[ast.expr, ast.expr]]) -> list[_Field]:
+def _fields(written: ast.expr, loops: list[ast.comprehension] | list[ast.For | ast.AsyncFor]) -> _Fields:
     """The fields, of what the loops iterate over, that are written into a text."""
-    if not (isinstance(written, ast.JoinedStr | ast.BinOp) or _is_format(written)):
-        return []
-    names = {part.id for target, _ in loops for part in ast.walk(target) if isinstance(part, ast.Name)}
+    is_format = isinstance(written, ast.Call) and getattr(written.func, "attr", "") == "format"
+    if not (isinstance(written, ast.JoinedStr | ast.BinOp) or is_format):
+        return set()
+    names = {part.id for loop in loops for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
     called = {id(part.func) for part in ast.walk(written) if isinstance(part, ast.Call)}
-    found: list[_Field] = []
+    found: _Fields = set()
     for part in ast.walk(written):
         match part:
-            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(field))) if (
-                name in names
-            ):
-                found.append((name, field))
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id=name), attr="get"),
-                args=[ast.Constant(value=str(field)), *_],
-            ) if name in names:
-                found.append((name, field))
-            case ast.Attribute(value=ast.Name(id=name), attr=field) if (
-                name in names and id(part) not in called
-            ):
-                found.append((name, field))
-    return found + _of_mappings(written, loops)
-
-
-def _of_mappings(written: ast.expr, loops: list[tuple[ast.expr, ast.expr]]) -> list[_Field]:
+            case (
+                ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(field)))
+                | ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=name), attr="get"),
+                    args=[ast.Constant(value=str(field)), *_],
+                )
+                | ast.Attribute(value=ast.Name(id=name), attr=field)
+            ) if name in names and id(part) not in called:
+                found.add((name, field))
     used = {part.id for part in ast.walk(written) if isinstance(part, ast.Name)}
-    found: list[_Field] = []
-    for target, over in loops:
-        match target, over:
+    for loop in loops:  # for key, value in rows.items()
+        match loop.target, loop.iter:
             case (
                 ast.Tuple(elts=[ast.Name(id=key), ast.Name(id=value)]),
                 ast.Call(func=ast.Attribute(attr="items"), args=[]),
             ) if {key, value} <= used:
-                found += [(key, ""), (value, "")]
+                found |= {(key, ""), (value, "")}
     return found
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-def _is_format(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format"

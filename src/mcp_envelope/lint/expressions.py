@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -78,13 +78,9 @@ class Expressions:
                 return None
         else:
             return None
-        return HandMadeResult(
-            name,
-            content,
-            given.get("structured_content") or given.get("structuredContent"),
-            any(_is_constant(given.get(key), True) for key in ("isError", "is_error")),
-            "meta" in given or "_meta" in given,
-        )
+        is_error = any(_is_constant(given.get(key), True) for key in ("isError", "is_error"))
+        structured = given.get("structured_content") or given.get("structuredContent")
+        return HandMadeResult(name, content, structured, is_error, "meta" in given or "_meta" in given)
 
     def is_plain(self, node: ast.expr) -> bool:
         """Whether a result's content is certainly empty, or text that is not in a block yet."""
@@ -132,17 +128,13 @@ class Expressions:
             return self.dotted(node.func) in ("dict", "list", "sorted", "dataclasses.asdict")
         return isinstance(node, ast.Dict | ast.List | ast.ListComp | ast.DictComp | ast.SetComp)
 
-    def is_error(self, node: ast.expr, caught: Iterable[str]) -> bool:
+    def is_error(self, node: ast.expr, caught: Collection[str]) -> bool:
         """Whether an expression is an error disguised as a result."""
         result = self.result(node)
         if result is not None and result.is_error:
             return True
-        inner: list[ast.expr] = []
-        if result is not None and result.content is not None:
-            inner = self.texts(result.content) or []
-        elif (texts := self.texts(node)) is not None:
-            inner = texts
-        elif isinstance(data := self.encoded(node), ast.Dict):
+        inner = self.texts(result.content if result and result.content else node)
+        if inner is None and isinstance(data := self.encoded(node), ast.Dict):
             inner = [data]
         if inner:
             return len(inner) == 1 and self.is_error(inner[0], caught)
@@ -150,11 +142,15 @@ class Expressions:
             return self._is_error_dict(node)
         if _ERROR_TEXT.match(_leading(node)):
             return True
-        if not self.is_text(node) or not self._mentions(node, frozenset(caught) - {""}):
-            return False
+        parts = [*ast.walk(node)] if self.is_text(node) else []
         # "Saved. Warning: …" is a success.
-        words = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
-        return not any(isinstance(word, str) and "warning" in word.lower() for word in words)
+        if any(isinstance(part, ast.Constant) and "warning" in str(part.value).lower() for part in parts):
+            return False
+        return any(
+            (isinstance(part, ast.Name) and part.id in caught)
+            or (isinstance(part, ast.Call) and self.dotted(part.func) == "traceback.format_exc")
+            for part in parts
+        )
 
     def _is_error_dict(self, node: ast.Dict) -> bool:
         given = _members(node)
@@ -181,13 +177,6 @@ class Expressions:
             case ast.Call(func=function):
                 return self.dotted(function) in ("str", "repr", "traceback.format_exc")
         return False
-
-    def _mentions(self, node: ast.expr, names: frozenset[str]) -> bool:
-        return any(
-            (isinstance(part, ast.Name) and part.id in names)
-            or (isinstance(part, ast.Call) and self.dotted(part.func) == "traceback.format_exc")
-            for part in ast.walk(node)
-        )
 
 
 def _leading(node: ast.expr) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import tokenize
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from .expressions import Expressions
 from .rules import RULES, Finding
@@ -35,13 +35,6 @@ _ABOUT_RESULTS: Final = frozenset(
 _FIT_ANYTHING: Final = frozenset({"Any", "object"})
 
 
-class _Plain(NamedTuple):
-    """What is left when the wrapping is removed."""
-
-    node: ast.expr
-    returns: _Returns
-
-
 class Fixes:
     def __init__(self, source: SourceFile, expressions: Expressions) -> None:
         self._source = source
@@ -49,50 +42,42 @@ class Fixes:
 
     def plan(self, findings: Iterable[Finding]) -> dict[Finding, list[Replacement]]:
         """The edits for the findings that can be fixed; a tool's first one includes its annotation's."""
-        by_tool: dict[Tool, dict[ast.Return, Finding]] = {}
+        by_tool: dict[Tool, dict[ast.stmt, Finding]] = {}
         for finding in findings:
-            if not RULES[finding.rule].fixable:
-                continue
-            if finding.tool is not None and finding.returned is not None and finding.tool.may_change:
-                by_tool.setdefault(finding.tool, {})[finding.returned] = finding
+            tool, returned = finding.tool, finding.returned
+            if RULES[finding.rule].fixable and tool and returned and tool.may_change:
+                by_tool.setdefault(tool, {})[returned] = finding
         plans: dict[Finding, list[Replacement]] = {}
         for tool, returns in by_tool.items():
             plans.update(self._fix(tool, returns))
         return plans
 
-    def _fix(self, tool: Tool, returns: dict[ast.Return, Finding]) -> dict[Finding, list[Replacement]]:
+    def _fix(self, tool: Tool, returns: dict[ast.stmt, Finding]) -> dict[Finding, list[Replacement]]:
         plans: dict[Finding, list[Replacement]] = {}
-        kinds: list[_Returns] = []
-        for returned in tool.flow.returns:
-            finding = returns.get(returned.node)
-            plain = self._plain(returned.value) if finding else None
-            edit = self._edit(returned.value, plain.node) if plain else None
-            if finding is None or plain is None or edit is None:
-                kinds.append("unknown")
-            else:
-                kinds.append(plain.returns)
-                plans[finding] = [edit]
-        if not plans:
-            return {}
-        annotation = self._annotation(tool, kinds)
+        kinds: set[_Returns] = set()
+        for value, step in tool.flow.returns:
+            kept, kind = self._plain(value)
+            edit = self._edit(value, kept) if step.node in returns and kept is not value else None
+            if edit is not None:
+                plans[returns[step.node]] = [edit]
+            kinds.add(kind if edit else "unknown")
+        annotation = self._annotation(tool, kinds.pop() if len(kinds) == 1 else "unknown") if plans else None
         if annotation is None:
             return {}
         next(iter(plans.values())).extend(annotation)
         return plans
 
-    def _plain(self, node: ast.expr) -> _Plain | None:
-        """The data or the text inside, or None if there is no simple way to it."""
-        returns: _Returns | None = None
+    def _plain(self, node: ast.expr) -> tuple[ast.expr, _Returns]:
+        """The data or the text inside, as far as there is a simple way to it, and what that is."""
+        returns: _Returns = "unknown"
         while isinstance(node, ast.Call | ast.List):
-            text = self._text(node)
-            data = self._data(node)
-            if text is not None:
+            if (text := self._text(node)) is not None:
                 node, returns = text, "text"
-            elif data is not None:
+            elif (data := self._data(node)) is not None:
                 node, returns = data, _display(data)
             else:
                 break
-        return _Plain(node, returns) if returns else None
+        return node, returns
 
     def _text(self, node: ast.Call | ast.List) -> ast.expr | None:
         """The text of a result, a list or a block that holds one text and nothing else."""
@@ -142,10 +127,9 @@ class Fixes:
             for token in self._source.tokens
         )
 
-    def _annotation(self, tool: Tool, kinds: list[_Returns]) -> list[Replacement] | None:
+    def _annotation(self, tool: Tool, kind: _Returns) -> list[Replacement] | None:
         """The edits that correct the annotation, or None if that cannot be done."""
         annotation = tool.node.returns
-        kind = kinds[0] if len(set(kinds)) == 1 else "unknown"
         fits = annotation is None or _names(annotation) <= _FIT_ANYTHING
         # Without an annotation the official SDK sends one block per item, and no structured content.
         if tool.kind != "fastmcp" and (kind == "unknown" or (kind == "list" and fits)):
@@ -154,26 +138,13 @@ class Fixes:
             return []
         if not _names(annotation) <= _ABOUT_RESULTS:
             return None
-        if kind == "unknown":
-            return self._without_annotation(annotation)
         start, end = self._source.span(annotation)
-        text = _ANNOTATIONS[kind].encode()
-        if self._source.utf8[start:end].strip(b"\"'") == text:
+        utf8, text = self._source.utf8, _ANNOTATIONS.get(kind, "").encode()
+        if text and utf8[start:end].strip(b"\"'") == text:
             return []
-        return [Replacement(start, end, text)] if not self._has_comment(start, end) else None
-
-    def _without_annotation(self, annotation: ast.expr) -> list[Replacement] | None:
-        at = self._source.span(annotation)
-        arrow: int | None = None
-        before = 0
-        for token in self._source.tokens:
-            start = self._source.token_offset(token.start)
-            if token.type == tokenize.OP and token.string == "->" and start < at[0]:
-                arrow = before
-            if token.type == tokenize.OP and token.string == ":" and start >= at[1] and arrow is not None:
-                return [Replacement(arrow, start, b"")] if not self._has_comment(arrow, start) else None
-            before = self._source.token_offset(token.end)
-        return None
+        if not text:  # it goes, with its arrow and any parentheses
+            start, end = len(utf8[: utf8.rindex(b"->", 0, start)].rstrip()), utf8.index(b":", end)
+        return None if self._has_comment(start, end) else [Replacement(start, end, text)]
 
 
 def _display(node: ast.expr) -> _Returns:

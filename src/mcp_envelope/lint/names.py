@@ -10,10 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_Kind = Literal["import", "function", "class", "value", "parameter", "loop", "other"]
 # The packages whose names matter here; a star import from one of them may bring any of its names.
 MCP_ROOTS: Final = frozenset({"mcp", "mcp_types", "fastmcp"})
 _FOLLOWED: Final = 8
@@ -21,10 +20,11 @@ _FOLLOWED: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    kind: _Kind
+    """What a name was bound to. A parameter, or the target of a loop, has nothing but an annotation at most."""
+
     # An import's dotted name.
     dotted: str = ""
-    # A definition, an assigned value, or what a loop iterates over.
+    # A definition, or an assigned value.
     node: ast.AST | None = None
     annotation: ast.expr | None = None
 
@@ -48,10 +48,10 @@ class Scope:
 
     def find(self, name: str) -> list[Binding]:
         """The bindings of a name in the nearest scope that has any; methods don't see those of their class."""
-        seen = (
-            scope for scope in self.outwards() if scope is self or not isinstance(scope.node, ast.ClassDef)
-        )
-        return next((scope.bindings[name] for scope in seen if name in scope.bindings), [])
+        for scope in self.outwards():
+            if name in scope.bindings and (scope is self or not isinstance(scope.node, ast.ClassDef)):
+                return scope.bindings[name]
+        return []
 
     def owner(self) -> Scope | None:
         """The class that `self` belongs to here."""
@@ -65,6 +65,7 @@ class Names:
         self._stars: list[str] = []
         # The scope that each node is in.
         self._scopes: dict[ast.AST, Scope] = {}
+        self._assigned: set[ast.expr] = set()
         # A stack and not recursion: a long chain of operators is a deep tree.
         stack: list[tuple[ast.AST, Scope]] = [(tree, Scope(tree, None))]
         while stack:
@@ -80,10 +81,6 @@ class Names:
     def owner(self, node: ast.AST) -> Scope | None:
         """The class that `self` belongs to where the node is."""
         return self._scopes[node].owner()
-
-    def adopt(self, tree: ast.AST, node: ast.AST) -> None:
-        """Treat a tree that was parsed from a string as if it stood where the node is."""
-        self._scopes.update(dict.fromkeys(ast.walk(tree), self._scopes[node]))
 
     def calls(self) -> Iterator[ast.Call]:
         return (node for node in self.nodes if isinstance(node, ast.Call))
@@ -104,36 +101,21 @@ class Names:
         if not bindings:
             return f"{self._stars[-1]}.{name.id}" if self._stars else name.id
         last = bindings[-1]  # `try: import a; except ImportError: import b`: either will do
-        if last.kind == "import":
+        if last.dotted:
             return last.dotted
-        if last.kind == "value" and len(bindings) == 1 and isinstance(last.node, ast.Name | ast.Attribute):
-            return self.dotted(last.node, steps - 1)
-        return None
+        return self.dotted(last.node, steps - 1) if len(bindings) == 1 else None
 
-    def function(self, node: ast.AST | None, steps: int = _FOLLOWED) -> list[Function]:
+    def functions(self, node: ast.AST | None, steps: int = _FOLLOWED) -> list[Function]:
         """The functions of this module that an expression may stand for."""
-        if not steps:
-            return []
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, Function):
             return [node]
-        if isinstance(node, ast.Call) and node.args:
-            is_partial = (self.dotted(node.func) or "").endswith("partial")
-            return self.function(node.args[0], steps - 1) if is_partial else []
-        if isinstance(node, ast.Attribute) and is_self(node.value):
-            owner = self.owner(node)
-            return _functions(owner.bindings.get(node.attr, [])) if owner is not None else []
-        if not isinstance(node, ast.Name):
-            return []
-        bindings = self.bindings(node)
-        found = _functions(bindings)
-        if found or len(bindings) != 1:
-            return found
-        (binding,) = bindings
-        if binding.kind == "value":
-            return self.function(binding.node, steps - 1)
-        if binding.kind == "loop" and isinstance(binding.node, ast.List | ast.Tuple):
-            return [item for each in binding.node.elts for item in self.function(each, steps - 1)]
-        return []
+        bindings: list[Binding] = []
+        if isinstance(node, ast.Attribute) and is_self(node.value) and (owner := self.owner(node)):
+            bindings = owner.bindings.get(node.attr, [])
+        elif isinstance(node, ast.Name) and steps:
+            bindings = self.bindings(node)
+        found = [each.node for each in bindings if isinstance(each.node, Function)]
+        return found if found or len(bindings) != 1 else self.functions(bindings[0].node, steps - 1)
 
     def _bind(self, node: ast.AST, scope: Scope) -> None:
         match node:
@@ -141,48 +123,35 @@ class Names:
                 for alias in names:
                     root = alias.name.partition(".")[0]
                     self.packages.add(root)
-                    scope.bind(alias.asname or root, Binding("import", alias.name if alias.asname else root))
+                    scope.bind(alias.asname or root, Binding(alias.name if alias.asname else root))
             case ast.ImportFrom(module=module, names=names, level=level):
                 origin = "." * level + (module or "")
                 self.packages.add(origin.partition(".")[0])
                 for alias in names:
                     if alias.name != "*":
-                        scope.bind(alias.asname or alias.name, Binding("import", f"{origin}.{alias.name}"))
+                        scope.bind(alias.asname or alias.name, Binding(f"{origin}.{alias.name}"))
                     elif origin.partition(".")[0] in MCP_ROOTS:
                         self._stars.append(origin)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                scope.bind(name, Binding("function", node=node))
-            case ast.ClassDef(name=name):
-                scope.bind(name, Binding("class", node=node))
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                scope.bind(name, Binding(node=node))
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
-                    _assign(target, Binding("value", node=value), scope)
+                    self._assign(target, Binding(node=value), scope)
             case ast.AnnAssign(target=target, value=given, annotation=annotation):
-                _assign(target, Binding("value", node=given, annotation=annotation), scope)
+                self._assign(target, Binding(node=given, annotation=annotation), scope)
             case ast.NamedExpr(target=target, value=value):
-                _assign(target, Binding("value", node=value), scope)
-            case ast.For(target=target, iter=over) | ast.AsyncFor(target=target, iter=over):
-                _assign(target, Binding("loop", node=over), scope)
-            case ast.withitem(optional_vars=ast.expr() as target) | ast.AugAssign(target=target):
-                _assign(target, Binding("other"), scope)
-            case (
-                ast.ExceptHandler(name=str(name))
-                | ast.MatchAs(name=str(name))
-                | ast.MatchStar(name=str(name))
-            ):
-                scope.bind(name, Binding("other"))
+                self._assign(target, Binding(node=value), scope)
+            case ast.Name(id=name, ctx=ast.Store()) if node not in self._assigned:
+                scope.bind(name, Binding())
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                scope.bind(name, Binding())
 
-
-def _assign(target: ast.expr, binding: Binding, scope: Scope) -> None:
-    if isinstance(target, ast.Name):
-        scope.bind(target.id, binding)
-    elif isinstance(target, ast.Attribute) and is_self(target.value):
-        if (owner := scope.owner()) is not None:
+    def _assign(self, target: ast.expr, binding: Binding, scope: Scope) -> None:
+        if isinstance(target, ast.Name):
+            self._assigned.add(target)
+            scope.bind(target.id, binding)
+        elif isinstance(target, ast.Attribute) and is_self(target.value) and (owner := scope.owner()):
             owner.attributes.setdefault(target.attr, []).append(binding)
-    elif isinstance(target, ast.Tuple | ast.List | ast.Starred):
-        for name in ast.walk(target):
-            if isinstance(name, ast.Name):
-                scope.bind(name.id, Binding("other"))
 
 
 def _children(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
@@ -192,7 +161,7 @@ def _children(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
         inner = Scope(node, scope)
         inside.update(node.body if isinstance(node.body, list) else [node.body])
         for argument in parameters(node) if not isinstance(node, ast.ClassDef) else ():
-            inner.bind(argument.arg, Binding("parameter", annotation=argument.annotation))
+            inner.bind(argument.arg, Binding(annotation=argument.annotation))
     for child in ast.iter_child_nodes(node):
         yield child, inner if child in inside else scope
 
@@ -205,11 +174,3 @@ def parameters(node: Function | ast.Lambda) -> list[ast.arg]:
     arguments = node.args
     rest = [given for given in (arguments.vararg, arguments.kwarg) if given is not None]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest]
-
-
-def _functions(bindings: list[Binding]) -> list[Function]:
-    return [
-        binding.node
-        for binding in bindings
-        if isinstance(binding.node, ast.FunctionDef | ast.AsyncFunctionDef) and binding.kind == "function"
-    ]

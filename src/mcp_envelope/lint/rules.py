@@ -136,7 +136,7 @@ class Finding:
     # For the fixer: what was found, in which tool, and the statement that returns it.
     node: ast.expr | None = field(default=None, compare=False, repr=False)
     tool: Tool | None = field(default=None, compare=False, repr=False)
-    returned: ast.Return | None = field(default=None, compare=False, repr=False)
+    returned: ast.stmt | None = field(default=None, compare=False, repr=False)
 
 
 def chosen(select: Collection[str], ignore: Collection[str]) -> frozenset[str]:

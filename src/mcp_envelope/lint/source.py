@@ -1,15 +1,14 @@
 """A source file as bytes, text, tree and tokens, with positions, and the comments that silence findings.
 
 Strategy: Python's tree counts columns in UTF-8 bytes, people count characters, and an edit must leave every other
-byte as it is. So the text is kept as UTF-8 with its own line ends, edits are ranges of that, and the way back to
-the file's encoding is checked before anything is written. Comments are read as flake8 reads them, so one that works
-there works here: `# noqa`, `# noqa: ENV003`, and our own `# mcp-envelope: off` for a whole file.
+byte as it is. So the text is kept as UTF-8 with its own line ends, and edits are ranges of that; a file in another
+encoding is read and never written. Comments are read as flake8 reads them, so one that works there works here:
+`# noqa`, `# noqa: ENV003`, and our own `# mcp-envelope: off` for a whole file.
 """
 
 from __future__ import annotations
 
 import ast
-import codecs
 import io
 import re
 import tokenize
@@ -48,15 +47,14 @@ class Replacement(NamedTuple):
 class SourceFile:
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.encoding, self._mark, text = _decode(data)
+        self.encoding, text = _decode(data)
         self.utf8 = text.encode("utf-8", "surrogatepass")
         self.tree = _parse(text)
         self._starts = [0, *(found.end() for found in _LINE_END.finditer(self.utf8))]
 
     @property
     def can_be_written(self) -> bool:
-        """Whether the text encodes to the same bytes: some old encodings spell a text in several ways."""
-        return self._encode(self.utf8) == self.data
+        return self.data.endswith(self.utf8)
 
     @cached_property
     def tokens(self) -> list[tokenize.TokenInfo]:
@@ -93,37 +91,25 @@ class SourceFile:
         out = self.utf8
         for edit in sorted(edits, reverse=True):
             out = out[: edit.start] + edit.text + out[edit.end :]
-        return self._encode(out)
+        return self.data.removesuffix(self.utf8) + out  # a byte order mark stays
 
     def _line(self, line: int) -> str:
         end = self._starts[line] if line < len(self._starts) else len(self.utf8)
         return self.utf8[self._starts[line - 1] : end].decode("utf-8", "surrogatepass")
 
-    def _encode(self, utf8: bytes) -> bytes:
-        try:
-            return self._mark + utf8.decode("utf-8", "surrogatepass").encode(self.encoding)
-        except (UnicodeError, LookupError):
-            return b""
 
-
-def _decode(data: bytes) -> tuple[str, bytes, str]:
-    """The encoding, the byte order mark if there is one, and the text after it."""
+def _decode(data: bytes) -> tuple[str, str]:
+    """The encoding, and the text without a byte order mark."""
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        name, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return name, data.decode(name)
     except SyntaxError as error:
         raise NotPython(str(error.msg or "the declared encoding is not known")) from None
-    except (LookupError, UnicodeError) as error:  # a codec that is not for text, since Python 3.14
-        raise NotPython(str(error)) from None
-    mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
-    name = "utf-8" if encoding == "utf-8-sig" else encoding
-    try:
-        return name, mark, data[len(mark) :].decode(name)
     except UnicodeDecodeError as error:
-        before = data[: len(mark) + error.start]
-        line = len(_LINE_END.findall(before)) + 1
+        line = len(_LINE_END.findall(data[: error.start])) + 1
         raise NotPython(f"not {name}, which the file claims to be", line) from None
     except (LookupError, ValueError, TypeError) as error:  # a codec that is not for text
-        raise NotPython(f"cannot be decoded as {name}: {error}") from None
+        raise NotPython(f"cannot be decoded: {error}") from None
 
 
 def _parse(text: str) -> ast.Module:
