@@ -239,7 +239,7 @@ class Gateway:
         """Return the list entry of `envelope_read`."""
         from .vault.read_tool import TOOL
 
-        return self.listed(TOOL, Published())
+        return self.listed(TOOL, self.publish(READ_TOOL, None))
 
     # -- policies -------------------------------------------------------------------------------------------
 
@@ -485,7 +485,7 @@ class Gateway:
         """Answer a call of `envelope_read`."""
         from .vault.read_tool import read
 
-        sealed = read(self.vault, arguments, owner=call.owner, policy=call.policy)
+        sealed = read(self.vault, arguments, owner=call.owner, policy=call.policy, request_id=call.request_id)
         if self._ledger is not False or self.observers:
             from .vault.ledger import digest
 

@@ -287,6 +287,13 @@ def fit_data(
     soft: frozenset[str] = frozenset(),
 ) -> Lane | None:
     """Return the data, fitted into a dialect's frame; the schema covers the data alone."""
+    if (page := plan.payload.page) is not None:
+        # Unlike a first look, pages are joined end to end.
+        def show(room: int, length: int) -> Lane | None:
+            part = page.as_json(room)
+            return None if part is None else frame(part, length)
+
+        return fullest(plan, page.size, show)
     node, schema = plan.payload.as_node(), plan.schema
     place = FREE if schema is None else schema.root
     fitter = Fitter(node, place, {**(rankings or {}), **plan.rankings}, plan.base, soft=soft)

@@ -225,6 +225,14 @@ def test_a_flag_that_says_that_nothing_is_missing_is_not_left_standing(name: str
     assert (whole if name == "ctxo" else whole["data"])["truncated"] is False
 
 
+@pytest.mark.parametrize("name", ["transcend", "gel", "scalpel"])
+def test_a_flag_beside_members_that_were_left_out_is_corrected(name: str) -> None:
+    value = {"truncated": False, **{f"key {n}": {"truncated": False, "n": n} for n in range(300)}}
+    shown = envelope_of(seal(value, dialect=name, tokens=400))["data"]
+    assert shown["truncated"] is True
+    assert shown["key 0"]["truncated"] is False
+
+
 def test_a_flag_that_the_schema_fixes_stays() -> None:
     schema = {"type": "object", "properties": {"rows": {"type": "array"}, "truncated": {"const": False}}}
     sealed = seal({"rows": ROWS, "truncated": False}, dialect="transcend", tokens=500, schema=schema)

@@ -21,9 +21,10 @@ from msgspec.structs import replace
 from ..budget import Budget, check_whole, meter_named
 from ..codes import Problem
 from ..fit.completeness import opposite
-from ..fit.documents import Cut
+from ..fit.documents import Cut, Fitted
+from ..fit.pages import Page
 from ..jsontext.document import Buffer, Member, Node, TooDeep, assembled, encode, kind_of, text_block, written
-from ..lanes import Lanes, Plan
+from ..lanes import Lane, Lanes, Plan, fit_data
 from ..outcome import Outcome, shortened
 from ..payload import Payload, to_json
 from . import BudgetRange, Dialect, Variable, fields_as, notice
@@ -103,7 +104,12 @@ class Ctxo(Dialect):
     def fit(self, plan: Plan) -> Lanes:
         cuts: tuple[Cut, ...] = ()
         counted: bytes | None = None
-        if plan.outcome.error is None and plan.outcome.miss is None:
+        if (page := plan.payload.page) is not None:
+            lane = fit_data(plan, partial(_page, plan, page))
+            if lane is not None:
+                return Lanes(lane, None, False, plan.outcome, notice.meta(plan.with_cuts(lane.cuts)))
+            plan = plan.failed(plan.too_large())
+        elif plan.outcome.error is None and plan.outcome.miss is None:
             document = _Document(plan)
             text, cuts = document.sealed()
             if plan.budget.is_own and len(text) > plan.limit >= document.size:
@@ -120,6 +126,23 @@ class Ctxo(Dialect):
         is_noted = plan.outcome.warnings or (cuts and plan.outcome.handle is not None)
         meta = notice.meta(plan.with_cuts(cuts)) if is_noted else None
         return Lanes(content, None, False, plan.outcome, meta)
+
+
+def _page(plan: Plan, page: Page, fitted: Fitted, length: int) -> Lane:
+    """Return a part of a stored payload as a document. `_meta.hint` says how to read on."""
+    key = "results" if page.shape == "array" else "result"
+    kept = next((cut.kept for cut in fitted.cuts if cut.path == page.path), page.total - page.offset)
+    is_list = page.shape == "array"
+    meta: dict[str, Any] = {
+        "totalItems": page.total if is_list else 0,
+        "returnedItems": kept if is_list else 0,
+        "truncated": bool(fitted.cuts),
+        "totalBytes": page.bytes_in_all or page.size,
+    }
+    if fitted.cuts:
+        meta["hint"] = notice.sentence(plan.with_cuts(fitted.cuts), min(length, 1), beside_handle=False)
+    text = b'{"%b":%b,"_meta":%b}' % (key.encode(), fitted.json, encode(meta))
+    return plan.lane(b"[%b]" % text_block(text.decode()), fitted.cuts, measured=text)
 
 
 def _too_large(plan: Plan) -> Problem:

@@ -424,13 +424,14 @@ def _shown(plan: Plan, truncated: bool, characters: int, links: int) -> _Shown:
     preview_cut = False
     if not (outcome.texts or outcome.said or outcome.error) and not plan.payload.is_empty:
         # The tool gave no preview, so show as much of the data, as JSON, as fits.
-        fitter = Fitter(plan.payload.as_node(), FREE, plan.rankings, plan.base)
+        page = plan.payload.page
+        fit = page.as_json if page else Fitter(plan.payload.as_node(), FREE, plan.rankings, plan.base).fit
         spare = characters - sum(map(len, inline))
-        preview = fitter.fit(max(spare, 0))
+        preview = fit(max(spare, 0))
         preview_cut = preview is None or bool(preview.cuts)
         if preview is not None and preview.cuts:
             note = _left_out(replace(outcome, cuts=preview.cuts), 1)
-            preview = fitter.fit(max(spare - len(note), 0)) or preview
+            preview = fit(max(spare - len(note), 0)) or preview
             note = _left_out(replace(outcome, cuts=preview.cuts), 1)
             inline += _inline([preview.json.decode(), note], spare)
         elif preview is not None:

@@ -330,7 +330,6 @@ def _blocks(plan: Plan, blocks: Sequence[Block]) -> Lane | None:
 
 def _page(plan: Plan, page: Page) -> Lanes:
     """Return a note on how to continue in a block of its own, then the page as JSON or text."""
-    plan = replace(plan, outcome=replace(plan.outcome, reading=page.reading))
 
     def finish(room: int, length: int) -> Lane | None:
         fitted = page.fit(room)
@@ -349,7 +348,7 @@ def _page(plan: Plan, page: Page) -> Lanes:
         plan = plan.failed(plan.too_large())
         content = _failure_only(plan, (Cut(page.path, "bytes", 0, page.size, page.offset),))
     meta = notice.meta(plan.with_cuts(content.cuts))
-    noted = bool(content.cuts) or page.shape == "array"
+    noted = bool(content.cuts) or page.shape == "array" or bool(plan.outcome.warnings)
     return Lanes(content, None, bool(plan.is_error), plan.outcome, meta, noted=noted)
 
 

@@ -250,7 +250,7 @@ def _way_back(outcome: Outcome, cut: Cut, length: int) -> str:
     if outcome.handle is not None:
         path = f", path={encode(cut.path).decode()}" if cut.path and length < 2 else ""
         offset = f", offset={cut.offset}" if cut.offset else ""
-        way = f'Read on: envelope_read(handle="{outcome.handle}"{path}{offset}).' + (
+        way = f'Read on: envelope_read(handle="{outcome.handle}"{outcome.reading or ""}{path}{offset}).' + (
             f" {way}" if hint else ""
         )
     return way

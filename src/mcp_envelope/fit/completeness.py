@@ -53,7 +53,7 @@ def _member(member: Member, paths: list[list[str]]) -> Member:
     value = opposite(member)
     if value is None:
         step = member.key.replace("~", "~0").replace("/", "~1")
-        inside = [path[1:] for path in paths if path[0] == step and len(path) > 1]
+        inside = [path[1:] for path in paths if path[:1] == [step] and len(path) > 1]
         if not inside:
             return member
         value = _corrected(member.value, inside)

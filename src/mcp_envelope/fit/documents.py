@@ -49,7 +49,8 @@ class Cut:
 
     @property
     def dropped(self) -> int:
-        return self.total - self.kept
+        # What is before a page was not left out by it.
+        return self.total - (self.kept if self.kind == "bytes" else max(self.kept, self.offset))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from typing import Literal
 
 import msgspec
 
-from ..jsontext.document import Buffer, Node, text_block
+from ..jsontext.document import Buffer, Node, encode, text_block
 from .blocks import read_block
-from .documents import Cut, CutKind, Fitter
+from .documents import Cut, CutKind, Fitted, Fitter
 from .text import characters, line_end
 
 Shape = Literal["array", "object", "blocks", "text", "whole"]
@@ -53,6 +53,7 @@ class Page:
     `total` counts everything in the value; `whole` says that the parts reach its end. At most `most` bytes can
     be shown, since no more was loaded. `reading` holds further arguments for the call that reads the next page.
     `places` says that each item names the place where it can be read whole, so cuts inside it aren't reported.
+    `bytes_in_all` is the size of the value.
     """
 
     def __init__(
@@ -68,17 +69,19 @@ class Page:
         most: int = sys.maxsize,
         reading: str = "",
         places: bool = False,
+        bytes_in_all: int = 0,
     ) -> None:
         self.path = path
         self.shape = shape
         self.offset = offset
         self.total = total
         self.reading = reading
+        self.bytes_in_all = bytes_in_all
         self._most = most
         self._places = places
-        self._parts = parts
+        self.parts = parts
         self._text = text
-        self._whole = whole
+        self.whole = whole
         self._ends = list(accumulate([part.size + 1 for part in parts]))
 
     @property
@@ -91,6 +94,17 @@ class Page:
         kinds: dict[Shape, CutKind] = {"array": "items", "object": "properties", "blocks": "blocks"}
         return kinds.get(self.shape, "characters")
 
+    def as_json(self, room: int) -> Fitted | None:
+        """Return the page as one JSON value, for dialects that put it into a member: a text becomes a string."""
+        page = self.fit(room)
+        if page is None:
+            return None
+        if page.text is None:
+            return Fitted(b"[%b]" % b",".join(page.blocks), page.cuts, page.next_room)
+        return Fitted(
+            encode(page.text.decode()) if self.shape == "text" else page.text, page.cuts, page.next_room
+        )
+
     def fit(self, room: int) -> FittedPage | None:
         if self.shape == "whole":
             return FittedPage(self._text, (), ()) if len(self._text) <= room else None
@@ -98,9 +112,9 @@ class Page:
             return self._fit_text(room)
         kept = bisect_right(self._ends, room - 1)
         cuts: list[Cut] = []
-        shown = [_written(part) for part in self._parts[:kept]]
-        if kept == 0 and self._parts:
-            first = self._fit_first(self._parts[0], room, cuts)
+        shown = [_written(part) for part in self.parts[:kept]]
+        if kept == 0 and self.parts:
+            first = self._fit_first(self.parts[0], room, cuts)
             if first is None:
                 return None
             kept, shown = 1, [first] if first else []
@@ -121,7 +135,7 @@ class Page:
 
     def _fit_text(self, room: int) -> FittedPage | None:
         text = self._text
-        if len(text) > room or not self._whole:
+        if len(text) > room or not self.whole:
             text = text[: line_end(text, min(room, len(text)))]
             if not text and self._text:
                 return None

@@ -174,7 +174,7 @@ class Interceptor:
         arguments = members_of(params.get("arguments"))
         if tool == READ_TOOL and not self._observe:
             # Sent to the server only if it may have a tool of that name itself, and the handle is not one of ours.
-            call = self._new_call(tool, sender, owner)
+            call = self._new_call(tool, sender, owner, request_id=sender.request_id)
             is_ours = self.tools.is_ours or ((listed or self.tools.seen) and not self.tools.enveloped)
             read = partial(self._reads.page, frame, arguments, call, sender, is_ours)
             return self._reads.answer(frame, read, forward if self.tools.enveloped else wait, later)

@@ -11,18 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from ..budget import Budget
+from ..dialects import dialect
 from ..dialects.notice import READ_TOOL, quoted
-from ..envelope import Sealed, seal
+from ..envelope import Sealed, make_plan, seal_plan
 from ..fit.blocks import shown
 from ..fit.images import MOST_BYTES, ImageBudget
 from ..fit.pages import Page, Part, Shape
 from ..jsontext.document import encode
-from ..outcome import Failure, OwnFailure, sendable
+from ..lanes import Profile
+from ..outcome import Failure, Outcome, OwnFailure, sendable
 from ..payload import Payload
 from .document import BadPath, ExactText, StoredValue
 from .limits import BadQuery, TooCostly
@@ -82,21 +85,41 @@ def read(
     owner: str | None = None,
     policy: Policy | None = None,
     budget: Budget | None = None,
+    request_id: str | None = None,
 ) -> Sealed:
-    """Return the result of a call of `envelope_read`; failures are results with a code."""
-    budget = budget or (policy.with_budget(arguments.get("tokenBudget")).budget if policy else None)
-    budget = budget or Budget.of()
+    """Return the result of a call of `envelope_read`, in the dialect of the policy; failures are results."""
+    spoken = dialect(policy.dialect if policy else "native")
+    if policy is not None and (requested := arguments.get(spoken.budget_argument)) is not None:
+        policy = policy.with_budget(requested)
+    budget = budget or (policy.budget if policy else None) or Budget.of()
     handle = str(arguments.get("handle")).strip()
+    outcome = Outcome(tool=READ_TOOL, request_id=request_id)
+    if policy is not None:
+        known = {name: getattr(policy, name) for name in ("warnings", "tier", "tool_version", "workspace")}
+        outcome = replace(outcome, capabilities=policy.capabilities or None, **known)
+    # What our own shape adds in other profiles is no part of a page.
+    profile = "minimal" if policy is None or spoken.in_place else cast(Profile, policy.detail)
+
+    def sealed(answer: Page | Payload | Failure, outcome: Outcome) -> Sealed:
+        return seal_plan(make_plan(answer, budget, outcome, spoken, profile=profile), spoken)
+
     try:
-        page = _page(vault, arguments, owner, budget)
-        return seal(page, budget=budget, handle=handle, dialect="native")
+        page = _page(vault, arguments, owner, budget, spoken.in_place)
+        reading = page.reading if isinstance(page, Page) else None
+        return sealed(page, replace(outcome, handle=handle, reading=reading))
     except Failure as error:
         failure = _own(error)
     except Damaged as error:
         failure = (_reason_gone(vault, handle, owner) if vault else None) or store_failure(error)
     except StoreError as error:
         failure = store_failure(error)
-    return seal(failure, budget=budget, dialect="native")
+    if not spoken.in_place and not spoken.shows_warnings:
+        # It has no place for a hint either.
+        problem = failure.problem
+        failure = OwnFailure(
+            problem.code, f"{problem.message} {problem.hint}".strip(), **(problem.details or {})
+        )
+    return sealed(failure, outcome)
 
 
 def _own(failure: Failure) -> Failure:
@@ -121,7 +144,7 @@ def _reason_gone(vault: Vault, handle: str, owner: str | None) -> Failure | None
 
 
 def _page(
-    vault: Vault | None, arguments: Mapping[str, Any], owner: str | None, budget: Budget
+    vault: Vault | None, arguments: Mapping[str, Any], owner: str | None, budget: Budget, has_blocks: bool
 ) -> Page | Payload:
     handle = (_text(arguments, "handle") or "").strip()
     path = _text(arguments, "path") or ""
@@ -155,7 +178,7 @@ def _page(
         selected = _selected(root, text) if name == "query" else _asked(vault, stored, text, owner)
         return page_of(find(selected, path), offset, room, f", {name}={quoted(text)}")
     if stored.entry.kind == "blocks":
-        return _page_of_blocks(root, path, offset, budget, room)
+        return _page_of_blocks(root, path, offset, budget, room, has_blocks)
     return page_of(find(root, path), offset, room)
 
 
@@ -168,7 +191,7 @@ def page_of(value: StoredValue, offset: int, room: int, reading: str = "") -> Pa
         return _page_of_text(value, offset, room, reading)
     _check_offset(value, offset)
     if value.kind not in ("array", "object"):
-        return Page(value.path, "whole", 0, 1, text=value.raw(), reading=reading)
+        return Page(value.path, "whole", 0, 1, text=value.raw(), reading=reading, bytes_in_all=value.size)
     parts: list[Part] = []
     covered = 0
     whole = True
@@ -182,7 +205,17 @@ def page_of(value: StoredValue, offset: int, room: int, reading: str = "") -> Pa
         parts.append(Part(child.step, child.raw, raw_key, large))
         covered += parts[-1].size + 1
     shape: Shape = "array" if value.kind == "array" else "object"
-    return Page(value.path, shape, offset, value.total, parts=parts, whole=whole, most=room, reading=reading)
+    return Page(
+        value.path,
+        shape,
+        offset,
+        value.total,
+        parts=parts,
+        whole=whole,
+        most=room,
+        reading=reading,
+        bytes_in_all=value.size,
+    )
 
 
 def _page_of_text(value: StoredValue | ExactText, offset: int, room: int, reading: str) -> Page:
@@ -239,21 +272,36 @@ def _first_text(root: StoredValue) -> StoredValue:
     return next((text for block in blocks if block and (text := block.child("text"))), root)
 
 
-def _page_of_blocks(root: StoredValue, path: str, offset: int, budget: Budget, room: int) -> Page | Payload:
-    """Return content blocks as such: an image is an image."""
+def _page_of_blocks(
+    root: StoredValue, path: str, offset: int, budget: Budget, room: int, has_blocks: bool
+) -> Page | Payload:
+    """Return content blocks as such: an image is an image. Without a place for blocks, a list of them is JSON."""
     path = block_path(path)
     above, _, step = path.rpartition("/")
     value = _find_in_either(root, path or _BLOCKS)
     if value.path == _BLOCKS:
         page = page_of(value, offset, room)
-        page.shape = "blocks"
-        return page
+        if has_blocks:
+            page.shape = "blocks"
+            return page
+        parts = [_described(part, value) for part in page.parts]
+        return Page(_BLOCKS, "array", offset, value.total, parts=parts, whole=page.whole, most=room)
     if above == _BLOCKS and (image := _image(value)) is not None:
         return image
-    if above == _BLOCKS and value.size <= room and budget.holds(shown([value.raw()])):
+    if has_blocks and above == _BLOCKS and value.size <= room and budget.holds(shown([value.raw()])):
         part = Part(step, value.raw())
         return Page(_BLOCKS, "blocks", int(step), int(step) + 1, parts=[part])
     return page_of(value, offset, room)
+
+
+def _described(part: Part, blocks: StoredValue) -> Part:
+    """Return a text block as it is, and of any other a description and the path where it can be read."""
+    block = blocks.item(int(part.step))
+    known = {name: block.child(name) for name in ("type", "mimeType", "name", "uri")} if block else {}
+    said = {name: msgspec.Raw(value.raw()) for name, value in known.items() if value and value.size < 1000}
+    if said.get("type") == msgspec.Raw(b'"text"'):
+        return part
+    return Part(part.step, encode({**said, "path": f"{_BLOCKS}/{part.step}"}))
 
 
 def _image(value: StoredValue) -> Payload | None:
