@@ -18,6 +18,7 @@ import pytest
 
 from mcp_envelope import JSONError, PayloadError, Schema, SchemaError, rank, seal, widen
 from mcp_envelope.budget import meter_named as meter
+from mcp_envelope.config import Policy
 
 from .shown import shown as as_shown
 
@@ -40,7 +41,8 @@ def structured(sealed: Any) -> Any:
 
 
 def test_uniform_records_use_the_budget() -> None:
-    sealed = seal({"items": [record(n) for n in range(1000)]}, tokens=2000, handle="h" * 22)
+    plain = Policy(describe="off")
+    sealed = seal({"items": [record(n) for n in range(1000)]}, tokens=2000, handle="h" * 22, policy=plain)
     kept = structured(sealed)["items"]
     used = meter("estimate").count(msgspec.json.encode(kept))
     assert used >= 0.9 * 2000

@@ -29,11 +29,12 @@ from . import dialects
 from .budget import Budget
 from .codes import CATALOGUE, Problem
 from .diagnosis import diagnose
-from .dialects import Dialect
+from .dialects import Dialect, notice
 from .fit.documents import Cut
 from .fit.images import ImageBudget
 from .fit.ranking import Ranking
 from .fit.ranking import rank as rank_by
+from .fit.survey import Survey
 from .jsontext.document import Member, assembled, compact, encode
 from .lanes import PROFILES, Keeper, Lanes, Plan, Profile
 from .outcome import Outcome, Remarks, current_remarks, read_outcome, sendable, shortened
@@ -236,8 +237,14 @@ def make_plan(
         # The schema describes {"result": …}, so a text is a value like any other.
         payload = Payload(node=payload.as_node())
     rankings = {**outcome.rank, **(rank or {})}
+    given = {name: value for name, value in (arguments or {}).items() if name != dialect.budget_argument}
+    survey = Survey(
+        given, selects=not (dialect.keeps_beginnings or payload.partial), describes=not payload.partial
+    )
     if policy is not None:
         rankings = {**{path: rank_by(*keys) for path, keys in policy.lists.items()}, **rankings}
+        survey.selects &= policy.select == "notable"
+        survey.describes &= policy.describe == "on"
         payload = _select(payload, policy.include_only, policy.exclude_fields, None if wrap else schema)
         if policy.redacts:
             from . import redaction  # its rules take a while to compile, and a plain `seal` needs none
@@ -263,6 +270,7 @@ def make_plan(
         profile=profile,
         truncatable=frozenset(policy.truncatable) if policy is not None else frozenset(),
         images=policy.images if policy is not None else ImageBudget(),
+        survey=survey,
         redacted=masking.found if masking is not None else {},
     )
 
@@ -407,6 +415,7 @@ def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
         if plan.payload.node is not None:
             # Free memory first, since storing needs some itself.
             plan.payload.node.forget()
+            plan.survey.forget()
         problem = vault.keep(handle, plan.payload.beside(lanes.texts), plan.outcome.tool)
         if problem is not None:
             plan = replace(plan, outcome=plan.outcome.warned(not_stored(problem)))
@@ -422,6 +431,8 @@ def _fit(plan: Plan, dialect: Dialect) -> Lanes:
         from .dialects.attachments import fit_with_attachments
 
         lanes = fit_with_attachments(dialect, plan)
+    if not dialect.in_place and lanes.cuts:
+        lanes = replace(lanes, meta=notice.with_profiles(lanes.meta, plan.with_cuts(lanes.cuts)))
     if plan.payload.images is None:
         return lanes
     return replace(lanes, content=lanes.content.with_images(plan.payload.images))

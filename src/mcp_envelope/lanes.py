@@ -25,6 +25,7 @@ from .fit.completeness import told
 from .fit.documents import Cut, Fitted, Fitter
 from .fit.images import ImageBudget, put_back
 from .fit.ranking import Ranking
+from .fit.survey import Survey
 from .jsontext.document import Buffer, encode
 from .outcome import Outcome
 from .payload import Payload
@@ -144,6 +145,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     # Further names of lists that the dialect ctxo may cut.
     truncatable: frozenset[str] = frozenset()
     images: ImageBudget = ImageBudget()
+    # What is found out about the payload while it is cut.
+    survey: Survey = msgspec.field(default_factory=Survey)
     # How many secrets were masked, by the name of the pattern that found them.
     redacted: Mapping[str, int] = {}
     # The path of the data in the stored payload, and the part of the budget reserved for other blocks.
@@ -169,7 +172,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.lane(b"[%b]" % b",".join(blocks), cuts, b"", shown(blocks), next_room)
 
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Outcome:
-        return replace(self.outcome, cuts=cuts)
+        """Return the outcome with the cuts, and with what is to be said of what was cut."""
+        found = self.survey.profiles(cuts, self.budget, self.limit)
+        return replace(self.outcome, cuts=cuts, profiles=found)
 
     def failed(self, problem: Problem) -> Plan:
         return replace(self, outcome=replace(self.outcome, error=problem)).as_error()
@@ -296,7 +301,9 @@ def fit_data(
         return fullest(plan, page.size, show)
     node, schema = plan.payload.as_node(), plan.schema
     place = FREE if schema is None else schema.root
-    fitter = Fitter(node, place, {**(rankings or {}), **plan.rankings}, plan.base, soft=soft)
+    fitter = Fitter(
+        node, place, {**(rankings or {}), **plan.rankings}, plan.base, soft=soft, survey=plan.survey
+    )
 
     made: dict[int, tuple[Lane, Fitted, int]] = {}
 
@@ -335,15 +342,13 @@ def _filled_up(
     free = plan.budget.most_bytes * (plan.limit - lane.used + 1) // max(plan.limit, 1)
     for cut in sorted(lane.cuts, key=lambda cut: -cut.dropped):
         low, high = 0, fitter.following(cut, free)
-        best = fitted
         while low < high:
             middle = (low + high + 1) // 2
-            tried = fitter.grown(fitted, cut, middle)
-            if (larger := frame(tried)).fits(plan.limit):
-                low, lane, best = middle, larger, tried
+            if (larger := frame(fitter.grown(fitted, cut, middle))).fits(plan.limit):
+                low, lane = middle, larger
             else:
                 high = middle - 1
-        fitted = best
+        fitted = fitter.grown(fitted, cut, low) if low else fitted
     return lane
 
 

@@ -331,6 +331,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     hints: Mapping[str, str] = {}
     warnings: tuple[str, ...] = ()
     rank: Mapping[str, Ranking] = {}
+    # What the lists and texts that were cut hold.
+    profiles: tuple[Mapping[str, Any], ...] = ()
     # What the call was.
     tool: str | None = None
     tool_version: str | None = None

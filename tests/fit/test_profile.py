@@ -10,7 +10,7 @@ import pytest
 
 from mcp_envelope.fit import columns
 from mcp_envelope.fit.columns import Records
-from mcp_envelope.fit.profile import profile
+from mcp_envelope.fit.profile import Profile, profile
 from mcp_envelope.jsontext.document import parse
 
 ROWS = [
@@ -28,17 +28,25 @@ ROWS = [
 ]
 
 
-def described(rows: Any, words: tuple[str, ...] = (), room: int = 100_000) -> dict[str, Any]:
+def profiled(rows: Any, words: tuple[str, ...] = ()) -> Profile:
     records = Records.of(parse(json.dumps(rows).encode()))
     assert records is not None
-    return profile(records, words).within(room)
+    return profile(records, words)
+
+
+def facts(rows: Any) -> Any:
+    return profiled(rows).fields
+
+
+def described(rows: Any, words: tuple[str, ...] = (), room: int = 100_000) -> dict[str, Any]:
+    return profiled(rows, words).within(room)
 
 
 def test_figures_are_those_of_the_whole_list() -> None:
     made = described(ROWS)
     assert made["rows"] == 500
     assert "sampled" not in made
-    fields = made["fields"]
+    fields = facts(ROWS)
     scores = [float(str(row["score"])) for row in ROWS]
     score = fields["score"]
     assert score["min"] == min(scores)
@@ -55,7 +63,7 @@ def test_figures_are_those_of_the_whole_list() -> None:
         "type": "date",
         "first": "2026-01-01T08:00:00Z",
         "last": "2026-12-28T08:00:00Z",
-        **{key: fields["created"][key] for key in ("distinct", "top", "examples")},
+        **{key: fields["created"][key] for key in ("distinct", "top")},
     }
     assert fields["labels"] == {"type": "array", "fewest": 0, "most": 3, "items": 750}
     assert fields["closed_by"] == {"type": "string", "nulls": 450, "values": {"bot": 50}}
@@ -64,9 +72,23 @@ def test_figures_are_those_of_the_whole_list() -> None:
 
 
 def test_rows_of_scalars_and_plain_values() -> None:
-    assert described([[number, "x"] for number in range(10)])["fields"]["c0"]["sum"] == 45
-    assert described([3, 1, 2, 5, 4])["fields"]["value"]["median"] == 3
-    assert described([True, False, True, True, False])["fields"]["value"]["values"] == {"true": 3, "false": 2}
+    assert facts([[number, "x"] for number in range(10)])["c0"]["sum"] == 45
+    assert facts([3, 1, 2, 5, 4])["value"]["median"] == 3
+    assert facts([True, False, True, True, False])["value"]["values"] == {"true": 3, "false": 2}
+    assert facts([True, 1, 1.0, "x", "x", 2])["value"]["values"] == {"1": 2, "x": 2, "true": 1, "2": 1}
+
+
+def test_a_field_is_one_line() -> None:
+    lines = described(ROWS)["fields"]
+    assert lines["state"] == "closed: 250, open: 249, failed: 1"
+    assert lines["score"].startswith('min 0.5 (row 0 "The 0th ticket')
+    assert lines["score"].endswith("mean 43, median 41.5, sum 21500, 90 distinct")
+    assert lines["created"].startswith("2026-01-01T08:00:00Z to 2026-12-28T08:00:00Z, 84 distinct, most ")
+    assert lines["labels"] == "lists of 0 to 3, 750 items"
+    assert lines["closed_by"] == "bot: 50, 450 null"
+    # What could be mistaken for our own words is in quotes.
+    names = [{"name": name} for name in ("a, b: 3", "x\n", "x\n", "two words", " ", "")]
+    assert described(names)["fields"]["name"] == r'"x\n": 2, "a, b: 3": 1, two words: 1, " ": 1, "": 1'
 
 
 @pytest.mark.parametrize("rows", [[1, 2], [{"a": 1}, 2, 3, 4, 5], {"a": 1}, [None] * 10, "text"])
@@ -89,9 +111,10 @@ def test_a_sample_is_marked_and_claims_no_totals(monkeypatch: pytest.MonkeyPatch
     made = described(ROWS)
     assert made["rows"] == 500
     assert made["sampled"] == 100
-    assert not {"sum", "minAt", "maxAt"} & set(made["fields"]["score"])
+    fields = facts(ROWS)
+    assert not {"sum", "minAt", "maxAt"} & set(fields["score"])
     # At equal distances, one of the two would be missing.
-    assert min(made["fields"]["state"]["values"].get(state, 0) for state in ("open", "closed")) > 30
+    assert min(fields["state"]["values"].get(state, 0) for state in ("open", "closed")) > 30
     assert described(ROWS) == made
 
 
@@ -103,7 +126,7 @@ def test_records_of_different_shapes() -> None:
         {"a": None, "b": {"c": 5}},
         {},
     ]
-    fields = described(rows)["fields"]
+    fields = facts(rows)
     assert fields["a"]["nulls"] == 3
     assert fields["b.c"]["sum"] == 7
     assert fields["d"]["values"] == {"x": 1}

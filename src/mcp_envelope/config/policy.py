@@ -123,6 +123,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         RANKINGS,
         "How a list is sorted before it is cut: `file` ascending, `-score` descending, `@group` grouped.",
     ] = NOTHING
+    select: Annotated[
+        str,
+        choice("notable", "head"),
+        "What is kept of a list or a text besides its beginning: rare, extreme and matching rows, the lines that "
+        "matter, the end; or nothing (`head`). What `lists` sorts keeps its order.",
+    ] = "notable"
+    describe: Annotated[
+        str,
+        choice("on", "off"),
+        "Whether a notice says what a list or a text that was cut holds: a profile of its columns, an outline.",
+    ] = "on"
     hint: Annotated[str, TEXT, "The next step to suggest when something was cut; best set per tool."] = ""
     hints: Annotated[Mapping[str, str], TEXTS, "The same per list or field, for tools without a hint."] = (
         NOTHING

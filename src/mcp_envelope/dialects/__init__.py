@@ -101,6 +101,8 @@ class Dialect:
     limits: ClassVar[BudgetRange] = BudgetRange()
     # Whether the contract lets people leave out fields of the data at any time, so that a schema can't require one.
     selects_fields: ClassVar[bool] = False
+    # Whether the contract wants the beginning of a list, and no other items.
+    keeps_beginnings: ClassVar[bool] = False
     # Whether a failure sets `isError`.
     failures_are_errors: ClassVar[bool] = True
     # Whether the document is `structuredContent` too, and not only the text.

@@ -65,6 +65,7 @@ _CHARACTERS: Final = (1 << 20, 1000, 300, 120, 60, 24, 0)
 
 class Ctxo(Dialect):
     name = "ctxo"
+    keeps_beginnings = True
     names_handles = False
     shows_warnings = False
     failure_data = "nowhere"
@@ -240,6 +241,9 @@ class _Document:
             return text, ()
         if self.order:
             self._cut()
+        for index, items in self.lists.items():
+            if self.kept[index] < len(items):
+                self.plan.survey.cut_list(self._path(index), Node(self.members[index].value))
         cuts = tuple(
             Cut(self._path(index), "items", self.kept[index], total, self.kept[index])
             for index, total in self.totals.items()

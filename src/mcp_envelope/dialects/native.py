@@ -179,7 +179,7 @@ class _WithoutOwn(Fitter):
     def __init__(self, node: Node, own: Buffer, place: Place, plan: Plan, base: str) -> None:
         kept = [member for member in node.members() if member.key != notice.ENVELOPE_KEY]
         body = b"{%b}" % b",".join(b"%b:%b" % (member.raw_key, member.value) for member in kept)
-        super().__init__(Node(body), place, plan.rankings, base)
+        super().__init__(Node(body), place, plan.rankings, base, survey=plan.survey)
         self._own = Cut(f"{base}/{notice.ENVELOPE_KEY}", "bytes", 0, len(own), 0)
 
     def fit(self, room: int) -> Fitted | None:
@@ -192,7 +192,7 @@ def _fitter(node: Node, place: Place, plan: Plan, base: str = "") -> Fitter:
         for member in node.members():
             if member.key == notice.ENVELOPE_KEY:
                 return _WithoutOwn(node, member.value, place, plan, base)
-    return Fitter(node, place, plan.rankings, base)
+    return Fitter(node, place, plan.rankings, base, survey=plan.survey)
 
 
 def _untouched(plan: Plan) -> Lanes | None:
@@ -231,7 +231,10 @@ def _structured(plan: Plan, node: Node) -> Lane | None:
         place = schema.root.member("result") if plan.wrap else schema.root
     # With blocks, the structure is one of two parts of the stored payload.
     base = "" if plan.payload.blocks is None else "/structuredContent"
-    fitter = Fitter(node, place, plan.rankings, base) if plan.wrap else _fitter(node, place, plan, base)
+    if plan.wrap:
+        fitter = Fitter(node, place, plan.rankings, base, survey=plan.survey)
+    else:
+        fitter = _fitter(node, place, plan, base)
     with_notice = plan.wrap or _takes_notice(node)
 
     def finish(room: int, length: int) -> Lane | None:
@@ -267,7 +270,7 @@ def _structured(plan: Plan, node: Node) -> Lane | None:
 def _content(plan: Plan, structured: Lane | None) -> Lane | None:
     """Return the text lane, given the structured one, if there is one."""
     payload = plan.payload
-    ends: Ends = "both" if plan.is_error else "head"
+    ends: Ends = "both" if plan.is_error else plan.survey.ends
     if payload.node is not None and payload.blocks is None:
         if structured is not None and _repeats(plan, structured):
             text = b"[%b]" % text_block(structured.json.decode())
@@ -281,8 +284,8 @@ def _content(plan: Plan, structured: Lane | None) -> Lane | None:
         held = sniff(payload.text)
         if held is not None and held.kind == "object":
             return _document_text(plan, held, FREE)
-        return _blocks(plan, [TextBlock.of_text(payload.text, held, ends)])
-    return _blocks(plan, read_blocks(payload.blocks or (), ends, plan.outcome.link_to))
+        return _blocks(plan, [TextBlock.of_text(payload.text, held, ends, plan.survey)])
+    return _blocks(plan, read_blocks(payload.blocks or (), ends, plan.outcome.link_to, plan.survey))
 
 
 def _repeats(plan: Plan, structured: Lane) -> bool:

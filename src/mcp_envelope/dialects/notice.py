@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..codes import Problem
@@ -28,6 +28,8 @@ _LISTED: Final = (8, 2, 0)
 _IN_SENTENCE: Final = (3, 1, 0)
 _CLIP: Final = (100_000, 120, 0)
 _EXTRA_BLOCKS: Final = (1000, 3, 0)
+# How long the shortest notice's list of the items that are shown may be, in characters.
+_MOST_ROWS: Final = 60
 # The keys in a path are the payload's: what looks like a path is shown as it is, anything else in quotes.
 _PLAIN_PATH: Final = re.compile(r"[\w/~.$@:+-]{1,200}")
 _LONGEST_PATH: Final = 200
@@ -51,6 +53,8 @@ def notice(outcome: Outcome, length: int) -> dict[str, Any]:
         fields["hint"] = _clipped(hint, _CLIP[length])
     if warnings := _all_warnings(outcome, length):
         fields["warnings"] = _warnings(warnings, length)
+    if outcome.cuts and outcome.profiles and length == 0:
+        fields["profile"] = list(outcome.profiles)
     if length == 0:
         fields.update(outcome.extras)
     return fields
@@ -108,24 +112,29 @@ def sentence(outcome: Outcome, length: int = 0, *, beside_handle: bool = True) -
     # A page puts first what the next page continues with; anything else puts first what lost most.
     cuts = outcome.cuts if outcome.reading is not None else _by_loss(outcome.cuts)
     if length == 2:
-        return _way_back(outcome, None, beside_handle)
+        rows = next((f" Items {cut.rows}." for cut in cuts if cut.rows), "")
+        return _way_back(outcome, None, beside_handle) + (rows if len(rows) <= _MOST_ROWS else "")
     named = cuts[: _IN_SENTENCE[length]]
     # The call of envelope_read already names the path of a single cut.
     with_path = len(cuts) > 1 or outcome.handle is None
-    shown = "; ".join(_described(cut, with_path, outcome.reading is not None) for cut in named)
+    # Beside the handle, `dropped` tells which items are shown.
+    shown = "; ".join(
+        _described(cut, with_path, outcome.reading is not None, not beside_handle) for cut in named
+    )
     more = len(cuts) - len(named)
     if more:
         shown += f"; and {more} more cut{'s' if more > 1 else ''}"
     return f"{shown[:1].upper()}{shown[1:]}. {_way_back(outcome, named[0], beside_handle)}"
 
 
-def _described(cut: Cut, with_path: bool, in_page: bool) -> str:
+def _described(cut: Cut, with_path: bool, in_page: bool, with_rows: bool) -> str:
     where = f" at {_shown(cut.path)}" if cut.path and with_path else ""
     if cut.kind == "bytes":
         return f"left out {cut.total} bytes{where}"
     if in_page and cut.kept:
         return f"{cut.kind} {cut.offset - cut.kept} to {cut.offset - 1} of {cut.total}{where}"
-    return f"showing {cut.kept} of {cut.total} {cut.kind}{where}"
+    which = f" ({cut.rows})" if cut.rows and with_rows else ""
+    return f"showing {cut.kept} of {cut.total} {cut.kind}{which}{where}"
 
 
 def _way_back(outcome: Outcome, cut: Cut | None, beside_handle: bool) -> str:
@@ -138,7 +147,8 @@ def _way_back(outcome: Outcome, cut: Cut | None, beside_handle: bool) -> str:
     offset = f", offset={cut.offset}" if cut.offset and is_short else ""
     handle = "handle" if beside_handle else f"handle={quoted(outcome.handle)}"
     # A ranked list shows its best items, so there is no offset to continue from.
-    way = "All items in original order" if cut.kind == "items" and cut.offset < cut.kept else "Read on"
+    is_ranked = cut.kind == "items" and cut.offset < cut.kept and not cut.rows
+    way = "All items in original order" if is_ranked else "Read on"
     return f"{way}: {READ_TOOL}({handle}{outcome.reading or ''}{path}{offset})."
 
 
@@ -172,7 +182,8 @@ def _by_loss(cuts: Sequence[Cut]) -> list[Cut]:
 
 
 def _dropped_entry(cut: Cut) -> dict[str, Any]:
-    entry: dict[str, Any] = {"path": _clipped(cut.path, _LONGEST_PATH), "kept": cut.kept, "total": cut.total}
+    path, kept = _clipped(cut.path, _LONGEST_PATH), cut.rows or cut.kept
+    entry: dict[str, Any] = {"path": path, "kept": kept, "total": cut.total}
     if cut.kind != "items":
         entry["unit"] = cut.kind
     return entry
@@ -217,15 +228,35 @@ def text_note(outcome: Outcome, length: int) -> str:
         lines.append(_clipped(hint, _CLIP[length]))
     if warnings := _all_warnings(outcome, length):
         lines += [f"Warning: {warning}" for warning in _warnings(warnings, length)]
+    if outcome.cuts and length == 0:
+        lines += [line for profile in outcome.profiles for line in _profile_lines(profile)]
     if length == 0:
         lines += [f"{key}: {encode(value).decode()}" for key, value in outcome.extras.items()]
     return "\n".join(lines)
+
+
+def _profile_lines(profile: Mapping[str, Any]) -> list[str]:
+    """A profile as text: a headline, then a line for each field or entry."""
+    figures = ", ".join(f"{value} {name}" for name, value in profile.items() if isinstance(value, int))
+    entries = [name for name, value in profile.items() if isinstance(value, list)]
+    where = _shown(profile["path"]) if "path" in profile else "All"
+    fields = [f"{_shown(name)}: {said}" for name, said in profile.get("fields", {}).items()]
+    said = " ".join(text for text in (figures, *entries) if text)
+    return [f"{where}: {said}", *fields, *(line for name in entries for line in profile[name])]
 
 
 def _reply_lines(outcome: Outcome, length: int) -> list[str]:
     fields = _reply(outcome, length)
     steps = [f"Next: {step}" for step in fields.get("nextSteps", ())]
     return [*([fields["summary"]] if "summary" in fields else []), *fields.get("details", ()), *steps]
+
+
+def with_profiles(meta: Mapping[str, Any] | None, outcome: Outcome) -> Mapping[str, Any] | None:
+    """Return the `_meta` of a result whose dialect has no place for profiles with them in it."""
+    if not outcome.profiles:
+        return meta
+    fields = (meta or {}).get(META_KEY, {})
+    return {**(meta or {}), META_KEY: {**fields, "profile": list(outcome.profiles)}}
 
 
 def meta(outcome: Outcome) -> dict[str, Any] | None:

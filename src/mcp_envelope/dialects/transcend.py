@@ -63,6 +63,7 @@ _CLIP: Final = (100_000, 120, 40)
 
 class Transcend(Dialect):
     name = "transcend"
+    keeps_beginnings = True
     defines_budget_argument = True
     limits = BudgetRange(tokens=DEFAULT, meter="chars4", least_tokens=LEAST, most_tokens=MOST)
 

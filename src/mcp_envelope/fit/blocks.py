@@ -16,6 +16,7 @@ import msgspec
 
 from ..jsontext.document import TEXT_CLOSE, TEXT_OPEN, Buffer, Node, TooDeep, encode, text_block, unescaped
 from .documents import Cut, Fitter, share
+from .survey import Survey
 from .text import Ends, characters, fit_text, lines
 
 # The scheme of links to stored payloads, for clients that follow links.
@@ -29,21 +30,32 @@ _SAMPLE: Final = 1 << 16
 class TextBlock:
     """A text block, or a resource block with text. Everything around the text stays."""
 
-    def __init__(self, before: bytes, string: Buffer, after: bytes, path: str, ends: Ends = "head") -> None:
+    def __init__(
+        self,
+        before: bytes,
+        string: Buffer,
+        after: bytes,
+        path: str,
+        ends: Ends = "head",
+        survey: Survey | None = None,
+    ) -> None:
         self.before = before
         self.after = after
         self.path = path
         self.node: Node | None = Node(string)
         self.size = len(before) + len(string) + len(after)
         self._ends = ends
+        self._survey = survey
         self._text: bytes | None = None
         self._counts: tuple[int, int] | None = None
         self._fitter: Fitter | None = None
 
     @classmethod
-    def of_text(cls, text: bytes, held: Node | None, ends: Ends) -> TextBlock:
+    def of_text(
+        cls, text: bytes, held: Node | None, ends: Ends = "head", survey: Survey | None = None
+    ) -> TextBlock:
         """Return a block of plain text that is not escaped yet. `held` is the JSON that the text holds, if any."""
-        block = cls(TEXT_OPEN, b'""', TEXT_CLOSE, "", ends)
+        block = cls(TEXT_OPEN, b'""', TEXT_CLOSE, "", ends, survey)
         if held is not None:
             block.node = Node(encode(text.decode()))
         else:
@@ -84,7 +96,7 @@ class TextBlock:
 
     def _fit_json(self, node: Node, room: int, cuts: list[Cut]) -> bytes | None:
         if self._fitter is None:
-            self._fitter = Fitter(node, base=self.path)
+            self._fitter = Fitter(node, base=self.path, survey=self._survey)
         fitted = self._fitter.fit(room)
         if fitted is None:
             # JSON that can't be cut is left out entirely: half a document would not be valid.
@@ -101,9 +113,10 @@ class TextBlock:
             self._text = unescaped(self.node.raw)
         if self._counts is None:
             self._counts = characters(self._text), lines(self._text)
+        notable = () if self._survey is None else self._survey.lines(self.path, self._text)
         inside = (room - 2) * len(self._text) // max(self.size, 1)
         for _ in range(_TRIES):
-            fitted = fit_text(self._text, inside, self._ends, self._counts)
+            fitted = fit_text(self._text, inside, self._ends, self._counts, notable)
             if fitted is None:
                 return None
             string = encode(fitted.text.decode())
@@ -147,22 +160,27 @@ class OpaqueBlock:
 Block = TextBlock | OpaqueBlock
 
 
-def read_blocks(raws: Sequence[Buffer], ends: Ends = "head", handle: str | None = None) -> list[Block]:
+def read_blocks(
+    raws: Sequence[Buffer], ends: Ends = "head", handle: str | None = None, survey: Survey | None = None
+) -> list[Block]:
     """Return each block as the class that can cut it, with its path in the whole result.
 
     `handle` names the stored payload, if links may point to it.
     """
-    return [read_block(raw, f"/content/{index}", ends, handle) for index, raw in enumerate(raws)]
+    return [read_block(raw, f"/content/{index}", ends, handle, survey) for index, raw in enumerate(raws)]
 
 
-def read_block(raw: Buffer, path: str, ends: Ends = "head", handle: str | None = None) -> Block:
+def read_block(
+    raw: Buffer, path: str, ends: Ends = "head", handle: str | None = None, survey: Survey | None = None
+) -> Block:
     label = _label(raw)
     if label.type == "text" and (split := _split(raw, "text")):
-        return TextBlock(*split, f"{path}/text", ends)
+        return TextBlock(*split, f"{path}/text", ends, survey)
     if label.type == "resource" and (around := _split(raw, "resource")):
         before, resource, after = around
         if inside := _split(resource, "text"):
-            return TextBlock(before + inside[0], inside[1], inside[2] + after, f"{path}/resource/text", ends)
+            inner = before + inside[0], inside[1], inside[2] + after
+            return TextBlock(*inner, f"{path}/resource/text", ends, survey)
     return OpaqueBlock(raw, path, handle)
 
 

@@ -10,15 +10,18 @@ only, no meters or notes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from ..jsontext.document import MAX_DEPTH, Buffer, Kind, Member, Node, TooDeep, encode, readable
 from ..schema import FREE, Place
 from .ranking import Ranking
 from .text import string_head
+
+if TYPE_CHECKING:
+    from .survey import Survey
 
 CutKind = Literal["items", "properties", "characters", "blocks", "bytes"]
 
@@ -39,13 +42,18 @@ _SMALLEST_MEMBER: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One omission. The path leads into the original; `offset` is where to read on, at the first thing left out."""
+    """One omission. The path leads into the original; `offset` is where to read on, at the first thing left out.
+
+    `rows` tells which items of a list are kept, such as `0-16, 212`, if those are not only the first ones and they
+    are in their original order.
+    """
 
     path: str
     kind: CutKind
     kept: int
     total: int
     offset: int
+    rows: str = ""
 
     @property
     def dropped(self) -> int:
@@ -84,13 +92,16 @@ class FitNode:
         "_least",
         "_open_place",
         "_order",
+        "_selected",
         "above",
         "depth",
         "frozen",
+        "in_order",
         "node",
         "place",
         "rankings",
         "rigid",
+        "shown",
         "soft",
         "step",
     )
@@ -116,6 +127,10 @@ class FitNode:
         self.rigid = False
         self._open_place: Place | None = None
         self._order: Sequence[int] | None = None
+        self._selected = False
+        # Whether items are kept in their original order, and which are, once some are left out.
+        self.in_order = False
+        self.shown: Sequence[int] | None = None
         self._children: dict[int, FitNode] = {}
         self._inner: FitNode | None = None
         self._least: dict[Give, int] = {}
@@ -184,6 +199,27 @@ class FitNode:
         if self._order is not None:
             return self._order
         return range(len(self.node.items(room)))
+
+    def select(self, survey: Survey) -> None:
+        """Let rows that are worth keeping go first, unless the list is ranked or the schema wants several items."""
+        if not self._selected and self._order is None and self.must_keep(Give.EVERYTHING) <= 1:
+            self._selected = True
+            order = survey.order(self.path, self.node)
+            if order is not None and not self.open_place.prefix_length:
+                self._order, self.in_order = order, True
+
+    def arranged(self, chosen: Sequence[int], parts: Sequence[Buffer]) -> list[Buffer]:
+        """Take note of the items that are kept, and return their parts as they are shown."""
+        self.shown = sorted(chosen) if self.in_order else chosen
+        if not self.in_order:
+            return list(parts)
+        by_place = dict(zip(chosen, parts, strict=True))
+        return [by_place[index] for index in self.shown]
+
+    def cut(self, chosen: Sequence[int], total: int) -> Cut:
+        offset = _first_gap(chosen)
+        rows = _ranges(sorted(chosen)) if self.in_order and offset < len(chosen) else ""
+        return Cut(self.path, "items", len(chosen), total, offset, rows)
 
     def _ranking(self) -> Ranking | None:
         path = self.path
@@ -304,6 +340,7 @@ class Fitter:
         rankings: Mapping[str, Ranking] | None = None,
         base: str = "",
         soft: frozenset[str] = frozenset(),
+        survey: Survey | None = None,
     ) -> None:
         # A bare name isn't a path: it means every list of that name.
         ranked = {
@@ -312,6 +349,7 @@ class Fitter:
         }
         self._root = FitNode(root, place, None, base, ranked, soft)
         self._steps = [give for give in Give if soft or give is not Give.SOFT_STRINGS]
+        self._survey = survey
         self._cuts: list[Cut] = []
         # How many bytes each list that was cut lacks for one more item.
         self._lacking: dict[Cut, int] = {}
@@ -347,11 +385,18 @@ class Fitter:
         assert value is not None
         kept = cut.kept + count
         items, order = value.node.items(0), value.order(0)
-        more = b",".join([items[index] for index in order[cut.kept : kept]])
         steps = cut.path.removeprefix(self._root.step).split("/")[1:]
-        changed = Cut(cut.path, "items", kept, cut.total, _first_gap(order[:kept]))
-        cuts = tuple(changed if each is cut else each for each in fitted.cuts)
-        body = _appended(fitted.json, steps, more)
+
+        def longer(body: bytes) -> bytes:
+            # Items that share the room may be cut themselves, so those that are shown stay as they are.
+            shown = Node(body).all_items() if cut.kept else []
+            before = sorted(order[: cut.kept]) if value.in_order else order[: cut.kept]
+            chosen = [*before, *order[cut.kept : kept]]
+            more = [items[index] for index in order[cut.kept : kept]]
+            return b"[%b]" % b",".join(value.arranged(chosen, [*shown, *more]))
+
+        body = _with_changed(fitted.json, steps, longer)
+        cuts = tuple(value.cut(order[:kept], cut.total) if each is cut else each for each in fitted.cuts)
         return Fitted(body, tuple(each for each in cuts if each.dropped))
 
     def following(self, cut: Cut, room: int) -> int:
@@ -399,7 +444,8 @@ class Fitter:
                 key = step.replace("~1", "/").replace("~0", "~")
                 found = [index for index, member in enumerate(value.node.members()) if member.key == key]
             elif value.kind == "array" and step.isdigit():
-                found = list(value.order(0)[int(step) : int(step) + 1])
+                shown = value.order(0) if value.shown is None else value.shown
+                found = list(shown[int(step) : int(step) + 1])
             else:
                 found = []
             if not found:
@@ -423,6 +469,8 @@ class Fitter:
     def _fit_array(self, value: FitNode, room: int, give: Give) -> bytes | None:
         total = value.node.total()
         must = value.must_keep(give)
+        if self._survey is not None:
+            value.select(self._survey)
         items = value.node.items(room)
         order = value.order(room)
         whole, used = _whole_prefix(items, order, room)
@@ -453,8 +501,11 @@ class Fitter:
         if parts is None or len(chosen) < must:
             return None
         if len(chosen) < total:
-            cut = Cut(value.path, "items", len(chosen), total, _first_gap(chosen))
+            parts = value.arranged(chosen, parts)
+            cut = value.cut(chosen, total)
             self._cuts.append(cut)
+            if self._survey is not None:
+                self._survey.cut_list(cut.path, value.node)
             if len(chosen) == whole < len(order):
                 self._lacking[cut] = used + len(items[order[whole]]) + 1 - room
         return b"[%b]" % b",".join(parts)
@@ -613,21 +664,29 @@ def _whole_prefix(items: Sequence[Buffer], order: Sequence[int], room: int) -> t
     return len(order), used
 
 
-def _appended(body: bytes, steps: Sequence[str], more: bytes) -> bytes:
-    """Return a document with more items at the end of the list that the steps lead to."""
+def _with_changed(body: bytes, steps: Sequence[str], change: Callable[[bytes], bytes]) -> bytes:
+    """Return a document with the value changed that the steps lead to."""
     if not steps:
-        return b"%b%b%b]" % (body[:-1], b"" if body == b"[]" else b",", more)
+        return change(body)
     key = steps[0].replace("~1", "/").replace("~0", "~")
     return b"{%b}" % b",".join(
         [
             b"%b:%b"
             % (
                 member.raw_key,
-                _appended(bytes(member.value), steps[1:], more) if member.key == key else member.value,
+                _with_changed(bytes(member.value), steps[1:], change) if member.key == key else member.value,
             )
             for member in Node(body).members()
         ]
     )
+
+
+def _ranges(indices: Sequence[int]) -> str:
+    """Return ascending indices as text: `0-16, 212`."""
+    ends = [place for place, index in enumerate(indices) if indices[place + 1 : place + 2] != [index + 1]]
+    starts = [0, *[end + 1 for end in ends[:-1]]]
+    pairs = [(indices[start], indices[end]) for start, end in zip(starts, ends, strict=True)]
+    return ", ".join([f"{first}-{last}" if last > first else str(first) for first, last in pairs])
 
 
 def _first_gap(chosen: Sequence[int]) -> int:

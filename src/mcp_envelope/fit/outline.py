@@ -94,7 +94,7 @@ def outline(text: bytes, words: Collection[str] = ()) -> Outline | None:
     if len(head) < len(text):
         head = head[: head.rfind(b"\n") + 1]
     if files := _files(head):
-        return Outline(0, 0, {}, "files", files)
+        return Outline(0, 0, {}, kind="files", entries=files)
     if table := csv_columns(head.decode("utf-8", "replace")):
         rows = len(next(iter(table.values())))
         records = Records.of_columns(table, rows)
@@ -102,10 +102,11 @@ def outline(text: bytes, words: Collection[str] = ()) -> Outline | None:
     for kind, pattern in (("headings", _HEADING), ("definitions", _DEFINITION)):
         places = list(islice(pattern.finditer(head), _MOST_ENTRIES + 1))
         if len(places) >= _FEWEST:
-            return Outline(0, 0, {}, kind, _numbered(head, places))
+            return Outline(0, 0, {}, kind=kind, entries=_numbered(head, places))
     levels = Counter(match[1].decode() for match in _LEVEL.finditer(head))
     if sum(levels.values()) >= _FEWEST and len(head) == len(text):
-        return Outline(0, 0, {}, "levels", [f"{level}: {count}" for level, count in levels.most_common()])
+        entries = [f"{level}: {count}" for level, count in levels.most_common()]
+        return Outline(0, 0, {}, kind="levels", entries=entries)
     return None
 
 

@@ -1,14 +1,16 @@
 """What the columns of a list hold: the part of an answer that no prefix of the rows can give.
 
 Strategy: decode the rows once, look at one column at a time, and describe it in as few words as answer most
-questions: how many rows and nulls; of numbers the extremes and where they are, mean, median and sum; of a few
-distinct values each with its count; of many how many, the most frequent and two examples; of dates the first and
-the last. The fields that the call asked about come first, then those that can be counted by, then the rest, as far
-as the room goes. What is said of a sample is marked as such.
+questions: how many nulls; of numbers the extremes and where they are, mean, median and sum; of a few distinct
+values each with its count; of many how many, and the most frequent or two examples; of dates the first and the
+last. The fields that the call names come first, then those that can be counted by, then the rest, as far as the
+room goes: first the essentials of each, then more. What is said of a sample is marked as such. Each field is one
+line, because JSON would take more tokens; values in it that could be mistaken for ours are in quotes.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -26,46 +28,96 @@ _MOST_FIELDS: Final = 60
 _FEW: Final = 16
 _SHORT: Final = 40
 _TOP: Final = 3
+_EXAMPLES: Final = 2
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:$|[T ]\d\d:\d\d)")
+# A value that needs no quotes.
+_PLAIN: Final = re.compile(r"[\w+-][\w .@/+&'#-]*(?<! )")
 _DIGITS: Final = 12
+_DECIMALS: Final = 4
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """The fields of a list, the most useful first; `sampled` is how many of the rows were looked at, if not all."""
+    """The fields of a list, the most useful first; `sampled` is how many of the rows were looked at, if not all.
+
+    `labels` is the column by which a row is best told from the others.
+    """
 
     rows: int
     sampled: int
     fields: Mapping[str, Mapping[str, Any]]
+    labels: Sequence[Any] | None = None
 
     def within(self, room: int) -> dict[str, Any]:
         """As much of it as fits into so many bytes of JSON; nothing if that says nothing."""
-        shown: dict[str, Any] = {}
+        shown: dict[str, str] = {}
         left = room - 40
-        for name, facts in self.fields.items():
-            size = len(encode(name)) + len(encode(facts)) + 2
-            if size > left:
-                facts = {key: value for key, value in facts.items() if key not in ("examples", "top")}
-                size = len(encode(name)) + len(encode(facts)) + 2
-            if size <= left:
-                shown[name] = facts
-                left -= size
+        for detail in range(3):
+            for name, facts in self.fields.items():
+                if detail and name not in shown:
+                    continue
+                line = self._line(facts, detail)
+                size = len(encode(line)) + (-len(encode(shown[name])) if detail else len(encode(name)) + 2)
+                if size <= left:
+                    shown[name] = line
+                    left -= size
         if not shown:
             return {}
         made: dict[str, Any] = {"rows": self.rows}
         if self.sampled:
             made["sampled"] = self.sampled
-        return {**made, "fields": shown}
+        made["fields"] = shown
+        if more := len(self.fields) - len(shown):
+            made["more"] = more
+        return made
+
+    def _line(self, facts: Mapping[str, Any], detail: int) -> str:
+        """What is known of a field: the essentials, then more, then everything."""
+        said: list[str] = []
+        if "min" in facts:
+            said += [f"min {_figure(facts['min'])}", f"max {_figure(facts['max'])}"]
+            if "minAt" in facts:
+                said = [
+                    f"{text}{self._row(facts[key], detail)}"
+                    for text, key in zip(said, ("minAt", "maxAt"), strict=True)
+                ]
+            said += [f"{name} {_figure(facts[name])}" for name in ("mean", "median", "sum") if name in facts]
+        elif "first" in facts:
+            said.append(f"{facts['first']} to {facts['last']}")
+        elif "most" in facts:
+            said.append(f"lists of {facts['fewest']} to {facts['most']}")
+            said += [f"{facts['items']} items"] if "items" in facts else []
+        if "values" in facts and (detail or not said):
+            said += [f"{_told(value)}: {count}" for value, count in facts["values"].items()]
+        if "distinct" in facts and (detail or not said):
+            said.append(f"{facts['distinct']} distinct")
+        if detail and "top" in facts:
+            said.append(
+                "most " + ", ".join(f"{_told(value)}: {count}" for value, count in facts["top"].items())
+            )
+        if detail > 1 and "examples" in facts:
+            said.append("e.g. " + ", ".join(map(_told, facts["examples"])))
+        if "nulls" in facts:
+            said.append(f"{facts['nulls']} null")
+        return ", ".join(said or [facts["type"]])
+
+    def _row(self, index: int, detail: int) -> str:
+        label = None if self.labels is None or not detail else self.labels[index]
+        return f" (row {index})" if label is None else f" (row {index} {_told(_shown(label))})"
 
 
 def profile(records: Records, words: Collection[str] = ()) -> Profile:
     """Return the profile of a list of records or rows. `words` are those of the call, in lower case."""
     described: list[tuple[int, int, str, Mapping[str, Any]]] = []
+    labels: Sequence[Any] | None = None
     for place, (name, values) in enumerate(islice(records.columns.items(), _MOST_FIELDS)):
         facts = _describe(values, records.is_sample)
         described.append((_usefulness(name, facts, words), place, name, facts))
+        if labels is None and facts["type"] == "string" and facts.get("distinct", 0) * 10 > len(values) * 8:
+            labels = values
     described.sort(key=lambda each: each[:2])
     fields = {name: facts for _, _, name, facts in described}
-    return Profile(records.total, len(records.rows) if records.is_sample else 0, fields)
+    sampled = len(records.rows) if records.is_sample else 0
+    return Profile(records.total, sampled, fields, None if sampled else labels)
 
 
 def _usefulness(name: str, facts: Mapping[str, Any], words: Collection[str]) -> int:
@@ -95,8 +147,8 @@ def _describe(column: Sequence[Any], is_sampled: bool) -> dict[str, Any]:
         first, last = min(values), max(values)
         if _DATE.match(first) and _DATE.match(last):
             facts["type"] = "date"
-            facts |= {"first": first, "last": last}
-    return facts | _distinct(values, len(column))
+            facts |= {"first": _shown(first), "last": _shown(last)}
+    return facts | _distinct(values)
 
 
 def _type(kinds: set[type]) -> str:
@@ -114,16 +166,20 @@ def _type(kinds: set[type]) -> str:
 
 
 def _numbers(column: Sequence[Any], values: Sequence[Any], is_sampled: bool) -> dict[str, Any]:
-    least, most = min(values), max(values)
-    facts: dict[str, Any] = {"min": least, "max": most}
     ordered = sorted(values)
+    least, most = ordered[0], ordered[-1]
+    facts: dict[str, Any] = {"min": least, "max": most}
     middle = len(ordered) // 2
     median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    total = sum(values) if type(least) is int and type(most) is int else math.fsum(values)
-    facts |= {"mean": _rounded(total / len(values)), "median": _rounded(median)}
+    try:
+        total = sum(values) if type(least) is int and type(most) is int else math.fsum(values)
+        facts["mean"] = _rounded(total / len(values))
+    except OverflowError:
+        return facts
+    facts["median"] = _rounded(median)
     if not is_sampled:
-        facts |= {"sum": _rounded(total), "minAt": column.index(least), "maxAt": column.index(most)}
-    counted = Counter(values)
+        facts |= {"sum": _significant(total), "minAt": column.index(least), "maxAt": column.index(most)}
+    counted = _counted(values)
     if len(counted) <= _FEW and len(counted) < len(values):
         facts["values"] = {str(value): count for value, count in counted.most_common()}
     elif len(counted) < len(values):
@@ -131,21 +187,39 @@ def _numbers(column: Sequence[Any], values: Sequence[Any], is_sampled: bool) -> 
     return facts
 
 
-def _rounded(number: float) -> float:
+def _figure(number: float) -> str:
+    return str(int(number)) if number == int(number) and abs(number) < 1e15 else str(number)
+
+
+def _significant(number: float) -> float:
     return number if isinstance(number, int) else float(f"{number:.{_DIGITS}g}")
 
 
-def _distinct(values: Sequence[Any], rows: int) -> dict[str, Any]:
-    counted = Counter(values)
+def _rounded(number: float) -> float:
+    return _significant(number) if abs(number) < 1 else round(number, _DECIMALS)
+
+
+def _distinct(values: Sequence[Any]) -> dict[str, Any]:
+    counted = _counted(values)
     if len(counted) <= _FEW and all(len(str(value)) <= _SHORT for value in counted):
         return {"values": {_shown(value): count for value, count in counted.most_common()}}
-    if len(counted) == rows:
-        return {"distinct": rows, "examples": [_shown(value) for value in values[:2]]}
-    top = [(value, count) for value, count in counted.most_common(_TOP) if count > 1]
     facts: dict[str, Any] = {"distinct": len(counted)}
-    if top:
+    if len(counted) < len(values):
+        top = [(value, count) for value, count in counted.most_common(_TOP) if count > 1]
         facts["top"] = {_shown(value): count for value, count in top}
-    return facts | {"examples": [_shown(value) for value in list(counted)[:2]]}
+    else:
+        facts["examples"] = list(map(_shown, islice(counted, _EXAMPLES)))
+    return facts
+
+
+def _counted(values: Sequence[Any]) -> Counter[Any]:
+    """How often each value is there: JSON's `true` is not 1."""
+    kinds = set(map(type, values))
+    if bool in kinds and kinds & {int, float}:
+        return Counter(
+            ("true" if value else "false") if isinstance(value, bool) else value for value in values
+        )
+    return Counter(values)
 
 
 def _shown(value: Any) -> str:
@@ -153,3 +227,10 @@ def _shown(value: Any) -> str:
         return "true" if value else "false"
     text = str(value)
     return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+
+
+def _told(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
+    shown = encode(text).decode()
+    return shown if shown.isprintable() else json.dumps(text)

@@ -69,14 +69,13 @@ def select(records: Records, items: Sequence[Buffer], words: Words) -> list[int]
     notable = dict.fromkeys([*_bad(records), *_matching(items, words.values), *_extremes(records, words.all)])
     if not notable:
         return None
-    order: list[int] = []
-    rest = iter([index for index in range(records.total) if index not in notable])
-    for _ in range(_HEAD):
-        order.extend([index for index in [next(rest, -1)] if index >= 0])
+    order = list(range(_HEAD))
+    at = _HEAD
     for index in notable:
-        order.append(index)
-        order.extend([each for each in (next(rest, -1) for _ in range(_BETWEEN)) if each >= 0])
-    return [*order, *rest]
+        order += [index, *range(at, at + _BETWEEN)]
+        at += _BETWEEN
+    order += range(at, records.total)
+    return list(dict.fromkeys([index for index in order if index < records.total]))
 
 
 def _bad(records: Records) -> list[int]:

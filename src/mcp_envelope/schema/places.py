@@ -62,7 +62,7 @@ class Place:
         # Without patterns, all keys that no node names lead to the same place.
         self._has_patterns = any(node.patterns for node in nodes)
         self._names = frozenset(key for node in nodes for key in node.properties)
-        self._prefix_length = max((len(node.prefix) for node in nodes), default=0)
+        self.prefix_length = max((len(node.prefix) for node in nodes), default=0)
         self._members, self._items, self._narrowed = _Cache(), _Cache(), _Cache()
         self._signals: tuple[tuple[str, bool], ...] | None = None
 
@@ -98,7 +98,7 @@ class Place:
     def item(self, index: int) -> Place:
         if self._places is None:
             return self
-        index = min(index, self._prefix_length)
+        index = min(index, self.prefix_length)
         return self._items.get(index) or self._items.keep(index, self._places.of(self._item_nodes(index)))
 
     def _member_nodes(self, key: str) -> list[Subschema]:

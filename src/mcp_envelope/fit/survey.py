@@ -1,0 +1,160 @@
+"""What is found out about a payload while it is cut: profiles, and the rows and lines that are worth keeping.
+
+Strategy: nothing is looked at before something is cut. The fitter asks for the rows of each list that it cuts, and
+says which lists those are; each is decoded once, for its profile and for the choice of rows. A profile gets a share
+of the budget, measured by the budget's own meter, and none where the budget is small. What is found is remembered,
+because the search for the largest room cuts the same lists many times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from ..jsontext.document import Node, encode
+
+if TYPE_CHECKING:
+    from ..budget import Budget
+    from .columns import Records
+    from .documents import Cut
+    from .profile import Profile
+    from .selection import Words
+    from .text import Ends
+
+# The share of a budget that profiles may have, and the smallest budgets, in tokens and in bytes, that have any.
+_SHARE: Final = 4
+_SMALLEST: Final = 400
+_SMALLEST_BYTES: Final = 1600
+_BYTES_PER_TOKEN: Final = 2.5
+_TRIES: Final = 4
+# How many lists and texts are looked at.
+_MOST: Final = 8
+_MOST_SHOWN: Final = 4
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+
+
+class Survey:
+    """`arguments` are those of the call; `selects` and `describes` say what is wanted."""
+
+    def __init__(
+        self, arguments: Mapping[str, Any] | None = None, *, selects: bool = True, describes: bool = True
+    ) -> None:
+        self._arguments = arguments
+        self.selects = selects
+        self.describes = describes
+        self._nodes: dict[str, Node] = {}
+        self._texts: dict[str, bytes] = {}
+        self._records: dict[str, Records | None] = {}
+        self._orders: dict[str, list[int] | None] = {}
+        self._lines: dict[str, Sequence[tuple[int, int]]] = {}
+        self._profiles: dict[str, Profile | None] = {}
+        self._shown: dict[tuple[Any, ...], tuple[Mapping[str, Any], ...]] = {}
+
+    def forget(self) -> None:
+        """Release what was decoded; it is decoded again if something else is to be found out."""
+        self._records.clear()
+
+    @cached_property
+    def words(self) -> Words:
+        from .selection import Words
+
+        return Words(self._arguments)
+
+    @property
+    def ends(self) -> Ends:
+        """Which ends of a text are kept."""
+        return "tail" if self.selects else "head"
+
+    # -- for those who cut ------------------------------------------------------------------------------------
+
+    def cut_list(self, path: str, node: Node) -> None:
+        """Take note of a list that was cut."""
+        if len(self._nodes) < _MOST:
+            self._nodes.setdefault(path, node)
+
+    def order(self, path: str, node: Node) -> list[int] | None:
+        """Return the indices of a list's items, those to keep first; None for the beginning."""
+        if not self.selects:
+            return None
+        self.cut_list(path, node)
+        if path not in self._orders:
+            from .selection import select
+
+            records = self._records_of(path)
+            self._orders[path] = select(records, node.all_items(), self.words) if records else None
+        return self._orders[path]
+
+    def lines(self, path: str, text: bytes) -> Sequence[tuple[int, int]]:
+        """Return where the lines of a text begin and end that are worth keeping."""
+        if path not in self._lines:
+            if len(self._lines) >= _MOST:
+                return ()
+            from .outline import notable_lines
+
+            self._texts[path] = text
+            self._lines[path] = notable_lines(text, self.words.values) if self.selects else ()
+        return self._lines[path]
+
+    def _records_of(self, path: str) -> Records | None:
+        if path not in self._records:
+            from .columns import Records
+
+            node = self._nodes.get(path)
+            self._records[path] = None if node is None else Records.of(node)
+        return self._records[path]
+
+    # -- for the notice ---------------------------------------------------------------------------------------
+
+    def profile(self, path: str) -> Profile | None:
+        """Return the profile of a list, or the outline of a text, that was cut."""
+        if path not in self._profiles:
+            made: Profile | None = None
+            if path in self._texts:
+                from .outline import outline
+
+                made = outline(self._texts[path], self.words.all)
+            elif records := self._records_of(path):
+                from .profile import profile
+
+                made = profile(records, self.words.all)
+            self._profiles[path] = made
+        return self._profiles[path]
+
+    def profiles(self, cuts: Sequence[Cut], budget: Budget, limit: int) -> tuple[Mapping[str, Any], ...]:
+        """Return the profiles of what was cut, within their share of the budget."""
+        if not self.describes or limit < (_SMALLEST if budget.unit == "tokens" else _SMALLEST_BYTES):
+            return ()
+        paths = [cut.path for cut in cuts if cut.path in self._nodes or cut.path in self._texts]
+        known = tuple(dict.fromkeys(path for path in paths if self.profile(path)))[:_MOST_SHOWN]
+        if not known:
+            return ()
+        key = known, limit, budget.unit
+        if key not in self._shown:
+            self._shown[key] = self._within(known, budget, limit // _SHARE)
+        return self._shown[key]
+
+    def _within(self, paths: Sequence[str], budget: Budget, share: int) -> tuple[Mapping[str, Any], ...]:
+        room = round(share if budget.unit == "bytes" else share * _BYTES_PER_TOKEN)
+        best: list[Mapping[str, Any]] = []
+        for _ in range(_TRIES):
+            made = list(self._sized(paths, room))
+            text = encode(made)
+            size = len(text)
+            used = budget.load(text, budget.meter.count(text))
+            if used <= share:
+                best = made
+                if used * 10 >= share * 9 or size * 10 < room * 9:
+                    break
+            room = room * share // max(used, 1) - 8
+        return tuple(best)
+
+    def _sized(self, paths: Sequence[str], room: int) -> Iterator[Mapping[str, Any]]:
+        for place, path in enumerate(paths):
+            profile = self.profile(path)
+            assert profile is not None
+            if made := profile.within(room // (len(paths) - place) - len(path) - 12):
+                entry = {"path": path, **made} if path else made
+                room -= len(encode(entry)) + 1
+                yield entry

@@ -1,0 +1,139 @@
+"""What a first reply tells of what was cut: profiles within their share, and rows worth keeping, each gap told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_envelope import rank, seal
+from mcp_envelope.budget import meter_named
+from mcp_envelope.config import Policy
+from mcp_envelope.dialects.notice import META_KEY
+from mcp_envelope.envelope import Sealed
+
+from ..conftest import examples
+
+TICKETS = [
+    {
+        "id": number,
+        "state": "failed" if number == 412 else ("open", "closed")[number % 2],
+        "hours": number * 37 % 501,
+        "title": "Printer on fire" if number == 333 else f"Ticket number {number}",
+    }
+    for number in range(500)
+]
+HANDLE = "h" * 22
+
+
+def sealed_tickets(tokens: int = 2000, **more: Any) -> Sealed:
+    return seal({"tickets": TICKETS}, tokens=tokens, handle=HANDLE, **more)
+
+
+def envelope_of(sealed: Sealed) -> Any:
+    return json.loads(sealed.structured or b"")["_envelope"]
+
+
+def shown(sealed: Sealed) -> list[int]:
+    return [ticket["id"] for ticket in json.loads(sealed.structured or b"")["tickets"]]
+
+
+def indices(kept: str | int) -> list[int]:
+    """What `kept` says is shown."""
+    if isinstance(kept, int):
+        return list(range(kept))
+    ends = [part.split("-") for part in kept.split(", ")]
+    return [index for first, *last in ends for index in range(int(first), int((last or [first])[0]) + 1)]
+
+
+def test_rare_rows_extremes_and_matches_stay_in_their_order_and_each_gap_is_told() -> None:
+    sealed = sealed_tickets(arguments={"query": "printer", "order": "hours"})
+    told = envelope_of(sealed)
+    most = max(TICKETS, key=lambda ticket: ticket["hours"])["id"]
+    assert {412, 333, most} <= set(shown(sealed))
+    assert shown(sealed) == sorted(shown(sealed))
+    assert indices(told["dropped"][0]["kept"]) == shown(sealed)
+    assert (sealed.meta or {})[META_KEY]["dropped"][0]["kept"] == told["dropped"][0]["kept"]
+    # Reading on from the first gap leads to everything that was left out.
+    first = next(index for index in range(500) if index not in shown(sealed))
+    assert f"offset={first})" in told["note"]
+    assert json.loads(sealed.content)[0]["text"] == (sealed.structured or b"").decode()
+
+
+def test_the_beginning_alone_can_be_had() -> None:
+    plain = sealed_tickets(arguments={"query": "printer"}, policy=Policy(select="head", describe="off"))
+    assert shown(plain) == list(range(len(shown(plain))))
+    assert envelope_of(plain)["dropped"] == [{"path": "/tickets", "kept": len(shown(plain)), "total": 500}]
+    assert "profile" not in envelope_of(plain)
+
+
+def test_a_declared_ranking_goes_first() -> None:
+    ranked = sealed_tickets(rank={"/tickets": rank("-hours")}, arguments={"query": "printer"})
+    hours = [TICKETS[index]["hours"] for index in shown(ranked)]
+    assert hours == sorted(hours, reverse=True)
+    assert isinstance(envelope_of(ranked)["dropped"][0]["kept"], int)
+
+
+@pytest.mark.parametrize("dialect", ["ctxo", "transcend"])
+def test_contracts_that_want_a_beginning_get_one_and_the_profile_is_in_meta(dialect: str) -> None:
+    sealed = seal({"results": TICKETS}, dialect=dialect, tokens=2000)
+    document = json.loads(json.loads(sealed.content)[0]["text"])
+    rows = document["results"] if dialect == "ctxo" else document["data"]["results"]
+    assert [row["id"] for row in rows] == list(range(len(rows)))
+    assert (sealed.meta or {})[META_KEY]["profile"][0]["fields"][
+        "state"
+    ] == "closed: 250, open: 249, failed: 1"
+
+
+@pytest.mark.parametrize("dialect", ["gel", "scalpel"])
+def test_other_contracts_have_the_profile_in_meta(dialect: str) -> None:
+    sealed = seal({"tickets": TICKETS}, dialect=dialect, tokens=2000)
+    assert 412 in [row["id"] for row in json.loads(sealed.structured or b"")["data"]["tickets"]]
+    assert "failed: 1" in (sealed.meta or {})[META_KEY]["profile"][0]["fields"]["state"]
+
+
+def test_a_bare_list_has_its_profile_in_the_note() -> None:
+    sealed = seal(TICKETS, tokens=2000, handle=HANDLE)
+    note, rows = [
+        json.loads(block["text"]) if n else block["text"]
+        for n, block in enumerate(json.loads(sealed.content))
+    ]
+    ids = [row["id"] for row in rows]
+    assert f"of 500 items ({note.split('(')[1].split(')')[0]})" in note
+    assert indices(note.split("(")[1].split(")")[0]) == ids
+    assert "\nstate: closed: 250, open: 249, failed: 1\n" in note
+
+
+@given(tokens=st.integers(128, 12_000), meter=st.sampled_from(["estimate", "chars4", "bytes"]))
+@settings(max_examples=examples(60))
+def test_a_profile_takes_at_most_a_quarter(tokens: int, meter: str) -> None:
+    budget: dict[str, Any] = (
+        {"max_bytes": tokens * 4} if meter == "bytes" else {"tokens": tokens, "meter": meter}
+    )
+    sealed = seal({"tickets": TICKETS}, handle=HANDLE, **budget)
+    told = envelope_of(sealed) if sealed.cuts else {}
+    if sealed.cuts and tokens < 400:
+        assert "profile" not in told
+    elif sealed.cuts:
+        assert told["profile"][0]["rows"] == 500
+        used = meter_named(meter).count(json.dumps(told["profile"], separators=(",", ":")).encode())
+        assert used <= sealed.report.limit / 4
+    assert sealed.report.used <= sealed.report.limit
+
+
+def test_what_is_masked_is_masked_in_the_profile() -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
+    rows = [{"id": number, "token": secret if number % 2 else "none"} for number in range(400)]
+    sealed = seal({"rows": rows}, tokens=1000, policy=Policy(redact="tokens"))
+    assert secret[:12] not in sealed.to_json().decode()
+    assert "200" in envelope_of(sealed)["profile"][0]["fields"]["token"]
+
+
+def test_a_result_that_fits_is_never_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcp_envelope.fit.columns import Records
+
+    monkeypatch.setattr(Records, "of", lambda node: pytest.fail("it fits"))
+    assert not seal({"tickets": TICKETS}, tokens=100_000, arguments={"query": "printer"}).cuts
