@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 from contextlib import suppress
@@ -80,6 +81,18 @@ def test_nested_objects_are_columns_with_dots_quoted_or_not(vault: Vault) -> Non
     assert ask(vault, handle, f"SELECT {columns.replace(chr(34), '')} FROM tickets WHERE id = 2") == wanted
 
 
+def test_a_map_in_a_record_is_json_and_takes_no_columns_from_the_rest(vault: Vault) -> None:
+    """Keys that are data, such as languages, would be a column each, filled in a few rows."""
+    rows = [
+        {"id": n, "names": {f"l{n % 90}": {"long": f"L{n}"}}, "at": {f"k{n}": n, f"k{n + 1}": n}, "area": n}
+        for n in range(600)
+    ]
+    handle = keep(vault, {"countries": rows})
+    assert ask(vault, handle, "SELECT sum(area) s, max(id) m FROM countries") == [{"s": 179700, "m": 599}]
+    assert ask(vault, handle, "SELECT at->>'k7' k FROM countries WHERE id = 6") == [{"k": 6}]
+    assert ask(vault, handle, "SELECT names->>'$.l5.long' n FROM countries WHERE id = 5") == [{"n": "L5"}]
+
+
 def test_lists_in_records_are_json(vault: Vault) -> None:
     asked = "SELECT value, count(*) n FROM tickets, json_each(labels) GROUP BY 1 ORDER BY 1"
     answer = ask(vault, {"tickets": TICKETS}, asked)
@@ -131,11 +144,25 @@ def test_large_payloads_come_in_batches_with_new_columns(
     vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "_BATCH", 1 << 14)
-    monkeypatch.setattr(tables.Table.batches, "__defaults__", (1 << 14,))
+    monkeypatch.setattr(tables.Table.batches, "__defaults__", (1 << 14, ()))
     rows: list[dict[str, Any]] = [{"n": number, "text": "x" * 50} for number in range(3000)]
     rows[2500] = {"n": 2500, "late": True, "big": 10**30}
     answer = ask(vault, {"rows": rows}, "SELECT count(*) c, sum(n) s, max(late) l, max(big) b FROM rows")
     assert answer == [{"c": 3000, "s": sum(range(3000)), "l": 1, "b": 1e30}]
+
+
+def test_a_column_is_the_same_in_all_batches(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is an object in one batch and a text in another is JSON in all; nulls don't matter."""
+    monkeypatch.setattr(tables.Table.batches, "__defaults__", (1 << 14, ()))
+    rows: list[dict[str, Any]] = [
+        {"n": n, "user": {"login": f"u{n}"}, "team": {"id": n} if n > 2000 else None, "pad": "x" * 40}
+        for n in range(3000)
+    ]
+    rows[2500]["user"] = "ghost"
+    handle = keep(vault, {"rows": rows})
+    asked = 'SELECT sum(user LIKE \'{"login":%\') c, count(DISTINCT user) d, sum("team.id") t FROM rows'
+    assert ask(vault, handle, asked) == [{"c": 2999, "d": 3000, "t": sum(range(2001, 3000))}]
+    assert ask(vault, handle, "SELECT user FROM rows WHERE n = 2500") == [{"user": "ghost"}]
 
 
 def test_a_table_of_another_result_of_the_same_caller(vault: Vault) -> None:
@@ -273,6 +300,27 @@ def test_what_is_no_longer_used_is_closed(vault: Vault, monkeypatch: pytest.Monk
         for number, handle in enumerate(handles):
             assert ask(vault, handle, "SELECT n FROM rows") == [{"n": number}]
     assert len(sql._loaded) <= 2
+
+
+def test_after_a_load_that_was_stopped_the_next_question_is_answered(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a journal SQLite can't take rows back once there are more than it caches."""
+    rows = [{"n": n, f"text{n // 10_000}": f"{n} {'x' * 100}"} for n in range(40_000)]
+    handle = keep(vault, {"rows": rows, "more": [{"n": 1}]})
+    batches = tables.Table.batches
+
+    def stopped(table: tables.Table, unopened: Any) -> Any:
+        yield from itertools.islice(batches(table, 1 << 18, unopened), 15)
+        raise TooCostly("stopped")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables.Table, "batches", stopped)
+        with pytest.raises(TooCostly):
+            ask(vault, handle, "SELECT count(*) FROM rows")
+    for _ in range(2):
+        asked = "SELECT (SELECT count(*) FROM rows) t, (SELECT n FROM more) n"
+        assert ask(vault, handle, asked) == [{"t": 40_000, "n": 1}]
 
 
 def test_a_table_that_is_too_large_is_refused(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
@@ -30,6 +30,9 @@ _EXACT: Final = 8 << 20
 _SAMPLE: Final = 2000
 # A shorter list can be read as it is.
 _FEWEST: Final = 5
+# A map has more keys than this, and on average fewer than this many of so many.
+_MANY: Final = 32
+_USUAL: Final = 8
 _DECODER: Final = msgspec.json.Decoder()
 _SNIFFED: Final = 20
 _DELIMITERS: Final = ",\t;|"
@@ -76,15 +79,18 @@ def _sample(items: Sequence[Buffer]) -> list[Any]:
     return [_DECODER.decode(items[index]) for index in chosen]
 
 
-def columns(rows: Sequence[Any], nested: int, taken: Iterable[str] = ()) -> Columns:
+def columns(
+    rows: Sequence[Any], nested: int, taken: Iterable[str] = (), unopened: Collection[str] = ()
+) -> Columns:
     """Rows as columns, objects opened `nested` levels deep. A row that is a list has columns c0, c1 …
 
-    Names are unique in any case, as SQL needs it; those in `taken` are used already.
+    Names are unique in any case, as SQL needs it; those in `taken` are used already. Objects in the columns
+    `unopened` stay as they are.
     """
     if set(map(type, rows)) != {dict}:
         rows = [_as_record(row) for row in rows]
-    made: Columns = {}
-    if not _flatten("", rows, made, nested + 1):
+    made = _flatten("", rows, nested + 1, unopened)
+    if made is None:
         return {"value": rows}
     names = set(taken)
     return {unique(name, names): values for name, values in made.items()}
@@ -108,18 +114,31 @@ def _as_record(row: Any) -> dict[str, Any]:
     )
 
 
-def _flatten(prefix: str, rows: Sequence[Any], made: Columns, nested: int) -> bool:
-    """Add the columns of some objects, of which a few may be None; return whether there were not too many."""
+def _flatten(prefix: str, rows: Sequence[Any], nested: int, unopened: Collection[str]) -> Columns | None:
+    """The columns of some objects, of which a few may be None; None if there are too many."""
+    made: Columns = {}
     for key, values in _transposed(rows).items():
         name = prefix + key
-        first = next((value for value in values if value is not None), None)
-        is_nested = nested > 1 and type(first) is dict and set(map(type, values)) <= {dict, type(None)}
-        if is_nested and _flatten(f"{name}.", values, made, nested - 1):
-            continue
-        made[name] = values
+        inner: Columns | None = None
+        if nested > 1 and name not in unopened and set(map(type, values)) in _OBJECTS:
+            inner = _flatten(f"{name}.", values, nested - 1, unopened)
+        if inner is None or len(made) + len(inner) > WIDEST or _is_map(inner):
+            inner = {name: values}
+        made |= inner
         if len(made) > WIDEST:
-            return False
-    return True
+            return None
+    return made
+
+
+_OBJECTS: Final = ({dict}, {dict, type(None)})
+
+
+def _is_map(inner: Columns) -> bool:
+    """Whether keys are data, such as languages: there are many, and each is in a few rows only."""
+    if len(inner) <= _MANY:
+        return False
+    given = sum(len(values) - values.count(None) for values in inner.values())
+    return given * _MANY < sum(map(len, inner.values())) * _USUAL
 
 
 def _transposed(rows: Sequence[Any]) -> Columns:

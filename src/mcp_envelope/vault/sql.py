@@ -72,6 +72,7 @@ class Database:
         # How many questions are at it, and when the last one came.
         self.users = 0
         self.used = 0.0
+        self.broken = False
 
     def load(self, words: set[str], deadline: float) -> None:
         """Load the tables among these words."""
@@ -88,24 +89,54 @@ class Database:
         if table.size > _LARGEST:
             size = f"{table.size >> 20} MB, and SQL can take {_LARGEST >> 20} MB"
             raise TooCostly(f"refused, because the table {table.name} has {size}. Use grep or query instead.")
+        unopened: set[str] = set()
+        while (known := self._filled(table, unopened, deadline)) is None:
+            pass
+        self._columns[table.name] = tuple(known.values())
+        self.size += table.size
+
+    def _filled(self, table: Table, unopened: set[str], deadline: float) -> dict[str, str] | None:
+        """Load a table and return its columns; None if it turned out that more objects must stay unopened.
+
+        Each batch of rows decides for itself which objects become columns. Where two batches disagree, the rows of
+        one would be NULL in the columns of the other.
+        """
         known: dict[str, str] = {}
+        plain: set[str] = set()
+        opened: set[str] = set()
         numbers = itertools.count()
         cursor = self._connection.cursor()
         cursor.execute("BEGIN")
         try:
-            for batch in table.batches():
+            for batch in table.batches(unopened=unopened):
+                plain |= {
+                    name for name, values in batch.items() if any(value is not None for value in values)
+                }
+                opened |= {
+                    ".".join(steps[:count]) for steps in _nested(batch) for count in range(1, len(steps))
+                }
+                if more := (plain & opened) - unopened:
+                    unopened |= more
+                    if known:
+                        cursor.execute(f"DROP TABLE {_quoted(table.name)}")
+                    cursor.execute("COMMIT")
+                    return None
                 _insert(cursor, table.name, batch, known, numbers)
                 if time.monotonic() > deadline:
                     raise TooCostly(f"stopped, because loading the table {table.name} takes too long.")
             cursor.execute("COMMIT")
         except BaseException:
-            cursor.execute("ROLLBACK")
+            # Without a journal nothing can be undone.
+            self.broken = True
             raise
-        self._columns[table.name] = tuple(known.values())
-        self.size += table.size
+        return known
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _nested(batch: Columns) -> list[list[str]]:
+    return [name.split(".") for name in batch if "." in name]
 
 
 def _insert(
@@ -151,6 +182,11 @@ def _database(stored: Stored) -> Iterator[Database]:
     finally:
         with _loaded_lock:
             database.users -= 1
+            if database.broken:
+                if _loaded.get(key) is database:
+                    _loaded.pop(key)
+                if not database.users:
+                    database.close()
             _make_room()
 
 

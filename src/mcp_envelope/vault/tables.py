@@ -10,7 +10,7 @@ deeper, stay JSON.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -46,8 +46,11 @@ class Table(msgspec.Struct, frozen=True):
     def size(self) -> int:
         return sum(value.size for value in self.values)
 
-    def batches(self, size: int = _BATCH) -> Iterator[Columns]:
-        """The rows as columns, some megabytes at a time. Later batches may have other columns."""
+    def batches(self, size: int = _BATCH, unopened: Collection[str] = ()) -> Iterator[Columns]:
+        """The rows as columns, some megabytes at a time. Later batches may have other columns.
+
+        Objects in the columns `unopened` stay JSON.
+        """
         if self.kind in ("lines", "csv"):
             text = "\n".join(value.text(0, value.size) for value in self.values)
             lines = text.removesuffix("\n").replace("\r\n", "\n").split("\n")
@@ -55,7 +58,10 @@ class Table(msgspec.Struct, frozen=True):
             yield as_csv or {"n": list(range(1, len(lines) + 1)), "text": lines}
             return
         for rows, keys in self._decoded(size):
-            yield _for_sql(rows) if self.kind == "items" else {"key": keys, **_for_sql(rows, {"key"})}
+            if self.kind == "items":
+                yield _for_sql(rows, (), unopened)
+            else:
+                yield {"key": keys, **_for_sql(rows, {"key"}, unopened)}
 
     def _decoded(self, size: int) -> Iterator[tuple[list[Any], list[str]]]:
         """Rows, and their keys if they are members of an object, about `size` bytes at a time."""
@@ -185,9 +191,9 @@ def _named(found: Iterable[Table]) -> dict[str, Table]:
 # -- rows ---------------------------------------------------------------------------------------------------
 
 
-def _for_sql(rows: list[Any], taken: Iterable[str] = ()) -> Columns:
+def _for_sql(rows: list[Any], taken: Iterable[str], unopened: Collection[str]) -> Columns:
     """Rows as columns of values that SQLite takes: what is nested becomes JSON, long integers become floats."""
-    return {name: _scalars(values) for name, values in columns(rows, _NESTED, taken).items()}
+    return {name: _scalars(values) for name, values in columns(rows, _NESTED, taken, unopened).items()}
 
 
 def _scalars(values: Sequence[Any]) -> Sequence[Any]:
