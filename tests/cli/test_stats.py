@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_envelope.cli.proxy import _named
+from mcp_envelope.cli.proxy import short_name
 from mcp_envelope.config import Settings
 from mcp_envelope.gateway import Call, Gateway
 from mcp_envelope.payload import Result
@@ -150,4 +150,4 @@ def test_a_file_that_is_no_ledger(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_the_name_of_a_server(command: str, name: str) -> None:
-    assert _named(command.split()) == name
+    assert short_name(command.split()) == name

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "seal": "fit a tool's payload into a budget and print the result",
     "read": "read a stored result page by page, by query or by search",
     "vault": "list and delete stored results",
+    "check": "score a server's results: do they fit, are they valid, can the rest be read",
     "stats": "show what was saved, by tool, server, client or day",
     "doctor": "check what is installed, wrapped and working",
     "config": "print the settings that apply to a tool, and where they came from",

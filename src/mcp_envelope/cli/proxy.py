@@ -298,7 +298,7 @@ def _gateway(options: argparse.Namespace, server: list[str], observed: _Observed
         settings,
         vault="none" if options.observe else vault,
         dialect=options.dialect,
-        server=_named(server),
+        server=short_name(server),
         identity="\0".join([os.getcwd(), *server]) if options.url is None else options.url,
     )
     if options.observe:
@@ -306,7 +306,7 @@ def _gateway(options: argparse.Namespace, server: list[str], observed: _Observed
     return gateway
 
 
-def _named(command: list[str]) -> str:
+def short_name(command: list[str]) -> str:
     """Return a short name for a server: that of its program, or of what a launcher such as npx starts."""
     words = [os.path.basename(word.rstrip("/")) for word in command]
     program = words[0].removesuffix(".exe")

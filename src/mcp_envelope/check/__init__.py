@@ -1,0 +1,1 @@
+"""A scoreboard for any MCP server: what its results cost clients, and what becomes of them."""

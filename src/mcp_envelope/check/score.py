@@ -1,0 +1,258 @@
+"""What a server's results are worth to clients: one score for each promise, from what a probe brought back.
+
+Strategy: each check looks at all calls and counts those that pass; it names the others. Sizes are those of what a
+client shows its model, against the limits that `clients.toml` has for it. Nothing here talks to anybody.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from ..budget import DEFAULT_TOKENS, Budget, meter_named
+from ..clients.known import Client, client
+from ..dialects.notice import META_KEY
+from ..fit.blocks import shown
+from ..fit.images import dimensions
+from ..jsontext.document import encode
+from ..payload import read_result
+from ..redaction import Masking, Redactor
+from .probe import Called, Probe
+
+# One client of each kind.
+CLIENTS: Final = (
+    "claude-code",
+    "codex-mcp-client",
+    "gemini-cli-mcp-client",
+    "opencode",
+    "github-copilot-cli",
+)
+# A model can do without this many tokens of tool descriptions.
+LIGHT_LIST: Final = 10_000
+_EXAMPLES: Final = 3
+
+
+class Score(NamedTuple):
+    """How many of how many passed. Without any, the check does not apply; one that `counts` decides the outcome."""
+
+    name: str
+    title: str
+    passed: int
+    of: int
+    failing: Sequence[str] = ()
+    counts: bool = True
+    note: str = ""
+
+    @property
+    def is_pass(self) -> bool:
+        return self.passed == self.of
+
+
+def scores(found: Probe, by_client: Mapping[str, Probe] = MappingProxyType({})) -> list[Score]:
+    """Score a probe. What a server answers may depend on the client, and then there is a probe as each of them."""
+    results = _results(found)
+    return [
+        *(_fits(client(name), _results(by_client.get(name, found))) for name in CLIENTS),
+        _each("valid", "structures conform to their output schema", found.calls, _is_valid),
+        _pictures(results),
+        _each("reachable", "the rest of a large result can be read", results, _is_reachable),
+        _each("noted", "what was cut is announced where models read", results, _is_noted),
+        _each("errors", "mistakes are answered with words and no traceback", found.calls, _is_plain_failure),
+        _each("secrets", "no secret is shown", results, _shows_no_secret),
+        _twice(results),
+        _weight(found.tools),
+    ]
+
+
+def _results(found: Probe) -> list[Called]:
+    return [call for call in found.calls if call.result is not None and not call.is_mistake]
+
+
+def is_good(found: Sequence[Score]) -> bool:
+    return all(score.is_pass for score in found if score.counts)
+
+
+def suggestions(found: Sequence[Score], calls: Sequence[Called]) -> list[str]:
+    """Return what to do about the scores that are not full."""
+    failed = {score.name for score in found if not score.is_pass}
+    advice = []
+    if any(name.startswith("fits") for name in failed) or "reachable" in failed:
+        largest = max(_tokens(call) for call in calls if call.result is not None)
+        advice.append(
+            f"Results of up to {largest:,} tokens: put the proxy in front, or add the envelope (docs/servers.md)."
+        )
+    if "secrets" in failed:
+        advice.append('Secrets are shown: redact = "tokens" in mcp-envelope.toml, or proxy --redact.')
+    if "valid" in failed:
+        advice.append("Structures break the schema that the server lists; strict clients drop such results.")
+    if "errors" in failed:
+        advice.append(
+            "Answer mistakes with isError and a sentence that says what to do; keep tracebacks in the log."
+        )
+    if "weight" in failed:
+        advice.append(
+            "The tool list is heavy: shorten the descriptions that are listed first here, or load tools on demand."
+        )
+    return advice
+
+
+def _each(
+    name: str,
+    title: str,
+    calls: Sequence[Called],
+    passes: Callable[[Called], bool | None],
+    counts: bool = True,
+) -> Score:
+    """Count the calls that pass; None leaves a call out."""
+    judged = [(call, good) for call in calls if (good := passes(call)) is not None]
+    failing = [_label(call) for call, good in judged if not good]
+    return Score(name, title, len(judged) - len(failing), len(judged), failing[:_EXAMPLES], counts)
+
+
+def _label(call: Called) -> str:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return f"{call.tool['name']}({arguments if len(arguments) <= 60 else arguments[:59] + '…'})"
+
+
+# -- what a model sees --------------------------------------------------------------------------------------
+
+
+def _blocks(call: Called) -> list[bytes]:
+    return [encode(block) for block in (call.result or {}).get("content", ())]
+
+
+def _structure(call: Called) -> bytes | None:
+    structure = (call.result or {}).get("structuredContent")
+    return None if structure is None else encode(structure)
+
+
+def seen(call: Called, by: Client) -> bytes:
+    """Return what the client shows its model, without the images."""
+    blocks = [
+        encode(block) for block in (call.result or {}).get("content", ()) if block.get("type") != "image"
+    ]
+    structure, text = _structure(call), shown(blocks)
+    if by.lane == "both" and structure is not None:
+        return text + structure
+    return text if structure is None or by.lane == "content" else structure
+
+
+def _budget(of: Client) -> Budget:
+    limit = of.tokens or of.max_bytes or DEFAULT_TOKENS
+    meter = "bytes" if of.tokens is None and of.max_bytes is not None else "estimate"
+    return Budget(limit, meter_named(meter))
+
+
+def _tokens(call: Called) -> int:
+    return meter_named("estimate").count(seen(call, client(CLIENTS[0])))
+
+
+def _fits(by: Client, calls: Sequence[Called]) -> Score:
+    budget = _budget(by)
+    score = _each(
+        f"fits {by.name}",
+        f"results fit what {by.name} takes",
+        calls,
+        lambda call: budget.holds(seen(call, by)),
+    )
+    return score._replace(note=f"{budget.limit:,} {budget.unit}")
+
+
+# -- the checks ---------------------------------------------------------------------------------------------
+
+
+def _is_valid(call: Called) -> bool | None:
+    if "outputSchema" not in call.tool or call.result is None or call.result.get("isError"):
+        return False if call.is_rejected else None
+    return True
+
+
+def _pictures(calls: Sequence[Called]) -> Score:
+    """Count the images that a client of each kind would show."""
+    most = min(known.image_bytes for name in CLIENTS if (known := client(name)).image_bytes is not None)
+    images = [(call, block) for call in calls for block in _images(call)]
+    failing = [
+        _label(call)
+        for call, block in images
+        if len(block["data"]) > most or dimensions(encode(block["data"])) is None
+    ]
+    return Score(
+        "pictures",
+        "images are of a size that clients show",
+        len(images) - len(failing),
+        len(images),
+        failing[:_EXAMPLES],
+    )
+
+
+def _images(call: Called) -> Iterator[Mapping[str, Any]]:
+    for block in (call.result or {}).get("content", ()):
+        if block.get("type") == "image":
+            yield block
+
+
+def _notice(call: Called) -> Mapping[str, Any] | None:
+    notice = (call.result or {}).get("_meta", {}).get(META_KEY)
+    return notice if isinstance(notice, Mapping) and notice.get("truncated") else None
+
+
+def _is_reachable(call: Called) -> bool | None:
+    """A result that was cut must be readable; one that some client will cut or drop has nothing left to read."""
+    if _notice(call) is not None:
+        return bool(call.is_readable)
+    fits = all(_budget(known).holds(seen(call, known)) for known in map(client, CLIENTS))
+    return None if fits else False
+
+
+def _is_noted(call: Called) -> bool | None:
+    notice = _notice(call)
+    if notice is None:
+        return None
+    handle = str(notice.get("handle", "")).encode()
+    return all(handle in seen(call, known) for known in map(client, CLIENTS))
+
+
+def _is_plain_failure(call: Called) -> bool | None:
+    if call.is_rejected or (call.result is not None and not call.result.get("isError")):
+        return None
+    words = call.problem or shown(_blocks(call)).decode()
+    return bool(words.strip()) and "Traceback (most recent call last)" not in words
+
+
+def _shows_no_secret(call: Called) -> bool | None:
+    redactor, masking = Redactor("keys", {}), Masking()
+    for part in (*_blocks(call), _structure(call) or b"null"):
+        redactor.redact_json(part, masking)
+    return not masking.found
+
+
+def _twice(calls: Sequence[Called]) -> Score:
+    """Count the tokens that a client pays twice if it shows both lanes; the protocol asks for the repetition."""
+    repeated = [call for call in calls if _repeats(call)]
+    count = sum(meter_named("estimate").count(_structure(call) or b"") for call in repeated)
+    note = f"{count:,} tokens, {len(repeated)} of {len(calls)} results" if repeated else ""
+    return Score(
+        "twice", "text does not repeat the structure", len(calls) - len(repeated), len(calls), (), False, note
+    )
+
+
+def _repeats(call: Called) -> bool:
+    structure = _structure(call)
+    blocks = _blocks(call)
+    if structure is None or not blocks:
+        return False
+    texts = [block["text"] for block in (call.result or {})["content"] if block.get("type") == "text"]
+    return read_result(blocks, structure).blocks is None or encode("\n".join(texts)) in structure
+
+
+def _weight(tools: Sequence[Mapping[str, Any]]) -> Score:
+    count = meter_named("estimate").count
+    sizes = sorted(((count(encode(dict(tool))), tool["name"]) for tool in tools), reverse=True)
+    total = sum(size for size, _ in sizes)
+    heaviest = [f"{name}: {size:,} tokens" for size, name in sizes[:_EXAMPLES]]
+    title = f"the tool list is light (at most {LIGHT_LIST:,} tokens)"
+    return Score(
+        "weight", title, int(total <= LIGHT_LIST), 1, heaviest, True, f"{total:,} tokens, {len(tools)} tools"
+    )

@@ -1,0 +1,243 @@
+"""`mcp-envelope check`: a scoreboard for a server's results, bare or behind the envelope.
+
+Strategy: `check.probe` calls the tools, `check.score` judges what came back, `check.report` writes it down. Here is
+only what a person types and sees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from . import console, proxy
+from .console import BadInput, Misuse, Parser
+
+if TYPE_CHECKING:
+    from ..check.probe import Probe
+    from ..check.score import Score
+
+_DESCRIPTION: Final = """\
+Call a server's tools and say what clients make of the results: whether they
+fit, are valid, keep their pictures, can be read on, and show no secret.
+"""
+_EPILOG: Final = """\
+Only tools that are marked read-only are called, unless --all says otherwise.
+Arguments come from --arguments, a JSON file such as
+  {"search": {"query": "error"}, "read": [{"id": 1}, {"id": 2}]}
+and are otherwise the least that a tool's input schema allows.
+
+exit codes:
+  0    every check that applies passed
+  1    one did not, or the server could not be reached
+  2    wrong usage
+  3    a file cannot be read or written
+
+examples:
+  mcp-envelope check -- npx -y @modelcontextprotocol/server-everything
+  mcp-envelope check --compare -- uvx mcp-server-git --repository .
+  mcp-envelope check --all --format junit --output check.xml -- python server.py
+  mcp-envelope check --url http://127.0.0.1:8000/mcp --badge mcp.svg
+"""
+_FORMATS: Final = ("table", "json", "markdown", "junit")
+_BAD: Final = 1
+
+
+def run(arguments: list[str]) -> int:
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    command = arguments[at + 1 :]
+    options = _parser().parse_args(arguments[:at])
+    if bool(command) == bool(options.url):
+        raise Misuse(
+            "name one server: --url URL, or its command after --, as in: mcp-envelope check -- npx -y SERVER"
+        )
+    if find_spec("mcp") is None:
+        raise Misuse("check needs an extra: pip install 'mcp-envelope[sdk]'")
+    if options.compare and options.format != "table":
+        raise Misuse("--compare goes with --format table")
+    given = _arguments(options.arguments)
+    target = options.url or command
+    from ..check import report, score
+
+    found = _probe(_proxied(target) if options.envelope else target, options, given)
+    results = score.scores(found, _as_clients(target, options, given) if options.envelope else {})
+    advice = score.suggestions(results, found.calls)
+    name = options.url or proxy.short_name(command)
+    if options.badge:
+        _write(options.badge, report.as_badge(results))
+    if options.format == "table":
+        behind = None
+        if options.compare:
+            as_clients = _as_clients(target, options, given)
+            behind = score.scores(_probe(_proxied(target), options, given), as_clients)
+        text = _table(results, behind)
+    elif options.format == "json":
+        text = (
+            msgspec.json.format(msgspec.json.encode(report.as_json(results, advice, found.left))).decode()
+            + "\n"
+        )
+    else:
+        text = (
+            report.as_markdown(results, advice)
+            if options.format == "markdown"
+            else report.as_junit(results, name)
+        )
+    if options.output:
+        _write(options.output, text)
+    else:
+        console.write_text(text)
+    _tell(found, advice if options.format == "table" else ())
+    return console.OK if score.is_good(results) else _BAD
+
+
+def _as_clients(
+    target: Sequence[str] | str, options: argparse.Namespace, given: Mapping[str, Any]
+) -> dict[str, Probe]:
+    """Probe the server behind the proxy as each client, because a result is cut to what its client takes."""
+    from ..check.score import CLIENTS
+
+    return {name: _probe(_proxied(target), options, given, name) for name in CLIENTS}
+
+
+def _probe(
+    target: Sequence[str] | str,
+    options: argparse.Namespace,
+    given: Mapping[str, Any],
+    client: str = "mcp-envelope",
+) -> Probe:
+    from ..check.probe import Calls, NoServer, probe
+
+    calls = Calls(options.tools, options.all, given, options.timeout, client)
+    try:
+        found = probe(target, calls, _progress)
+    except NoServer as error:
+        console.say("error", f"the server cannot be used: {error}")
+        raise SystemExit(_BAD) from None
+    known = {tool["name"] for tool in found.tools}
+    for name in (*options.tools, *given):
+        if name not in known:
+            from ..spelling import did_you_mean
+
+            raise Misuse(f"the server has no tool {name!r}{did_you_mean(name, known)}")
+    return found
+
+
+def _proxied(target: Sequence[str] | str) -> list[str]:
+    behind = ["--url", target] if isinstance(target, str) else ["--", *target]
+    return [sys.executable, "-m", "mcp_envelope", "proxy", *behind]
+
+
+def _progress(done: int, total: int, tool: str) -> None:
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    bar = "█" * (20 * done // max(total, 1))
+    shown = (
+        f"\r{bar:░<20} {done} of {total}  {console.printable(tool)[:40]:<40}" if tool else f"\r{' ' * 80}\r"
+    )
+    sys.stderr.write(shown)
+    sys.stderr.flush()
+
+
+def _table(results: Sequence[Score], behind: Sequence[Score] | None) -> str:
+    from ..check.report import figure
+
+    rows = [
+        ["", "check", "passed" if behind is None else "bare", *([] if behind is None else ["behind"]), ""]
+    ]
+    for at, score in enumerate(results):
+        other = [] if behind is None else [_marked(behind[at])]
+        row = [
+            _mark(score),
+            score.title,
+            figure(score) if behind is None else _marked(score),
+            *other,
+            score.note,
+        ]
+        rows.append(row)
+        rows += [["", f"  {console.printable(each)}", *[""] * (len(row) - 2)] for each in _told(score)]
+    if not console.is_terminal():
+        return "".join("\t".join(row).rstrip() + "\n" for row in rows[1:])
+    return console.table(rows, right=(2, 3) if behind else (2,), dim=lambda row: row is rows[0] or not row[0])
+
+
+def _told(score: Score) -> Sequence[str]:
+    return () if score.is_pass else score.failing
+
+
+def _mark(score: Score) -> str:
+    return " " if not score.of else "✓" if score.is_pass else "✗" if score.counts else "!"
+
+
+def _marked(score: Score) -> str:
+    from ..check.report import figure
+
+    return f"{figure(score)} {_mark(score)}"
+
+
+def _tell(found: Probe, advice: Sequence[str]) -> None:
+    made_up = [call.tool["name"] for call in found.calls if call.is_made_up and not _succeeded(call)]
+    if not found.calls:
+        console.say(
+            "warning", "no tool was called: none is marked read-only; name some with --tools, or use --all"
+        )
+    elif found.left:
+        console.say("note", f"not called, as they are not marked read-only: {', '.join(found.left)}")
+    if made_up:
+        names = ", ".join(dict.fromkeys(made_up))
+        console.say("note", f"failed with made-up arguments, so give some with --arguments: {names}")
+    for line in advice:
+        console.say("hint", line)
+
+
+def _succeeded(call: Any) -> bool:
+    return call.is_mistake or (call.result is not None and not call.result.get("isError"))
+
+
+def _arguments(path: str | None) -> dict[str, list[Mapping[str, Any]]]:
+    if path is None:
+        return {}
+    try:
+        read = msgspec.json.decode(
+            Path(path).read_bytes(), type=dict[str, dict[str, Any] | list[dict[str, Any]]]
+        )
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {console.reason(error)}") from None
+    except msgspec.MsgspecError as error:
+        raise BadInput(f'{path}: {error}; expected arguments by tool, such as {{"search": {{…}}}}') from None
+    return {tool: [each] if isinstance(each, dict) else list(each) for tool, each in read.items()}
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {console.reason(error)}") from None
+
+
+def _seconds(text: str) -> float:
+    return float(console.positive_number(text))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _parser() -> Parser:
+    parser = Parser("check", "[options] (--url URL | -- COMMAND ...)", _DESCRIPTION, _EPILOG)
+    add = parser.options()
+    add("--url URL", "the server's address")
+    add("--tools NAMES", "call only these, separated by commas", _names, default=[])
+    add("--all", "call all tools, also those that are not marked read-only")
+    add("--arguments FILE", "a JSON file with the arguments of calls, by tool")
+    add("--envelope", "put the proxy in front of the server first")
+    add("--compare", "both: bare, and behind the proxy")
+    add("--format FORMAT", f"what to print: {', '.join(_FORMATS)}", console.one_of(_FORMATS), default="table")
+    add("--output FILE", "print it there")
+    add("--badge FILE", "write an SVG with the number of checks that passed")
+    add("--timeout SECONDS", "the most that a call may take (default: 30)", _seconds, default=30.0)
+    return parser

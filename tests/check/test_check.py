@@ -1,0 +1,183 @@
+"""The command `mcp-envelope check`, on a real server with flaws and behind the real proxy."""
+
+from __future__ import annotations
+
+import json
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_envelope.check.probe import made_up
+
+from ..cli.harness import Outcome, Run, runner
+from ..ports import refusing_port
+from ..proxy.real import node
+
+SERVER = (sys.executable, str(Path(__file__).with_name("flawed_server.py")))
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("MCP_ENVELOPE_VAULT", str(tmp_path / "vault.db"))
+    (tmp_path / "arguments.json").write_text('{"rows": [{"count": 5000}, {"count": 3}]}')
+    return runner("check", tmp_path, monkeypatch, capfdbinary)
+
+
+def figures(outcome: Outcome) -> dict[str, tuple[int, int]]:
+    return {each["name"]: (each["passed"], each["of"]) for each in json.loads(outcome.out)["checks"]}
+
+
+def test_a_server_with_flaws(run: Run) -> None:
+    outcome = run("--format", "json", "--arguments", "arguments.json", "--", *SERVER)
+    assert outcome.code == 1
+    found = figures(outcome)
+    assert found["fits claude-code"] == (4, 5)
+    assert found["valid"] == (2, 3)
+    assert found["pictures"] == (1, 1)
+    assert found["reachable"] == (0, 1)
+    assert found["noted"] == (0, 0)
+    # A wrong argument of `rows` is answered properly, `crash` is not.
+    assert found["errors"] == (1, 2)
+    assert found["secrets"] == (4, 5)
+    assert found["weight"] == (1, 1)
+    said = json.loads(outcome.out)
+    assert said["notCalled"] == ["write"]
+    assert any("proxy" in line for line in said["suggestions"])
+    assert any("redact" in line for line in said["suggestions"])
+    assert "not called, as they are not marked read-only: write" in outcome.err
+
+
+def test_the_same_behind_the_envelope(run: Run) -> None:
+    chosen = ("--arguments", "arguments.json", "--tools", "rows,picture")
+    outcome = run("--envelope", "--format", "json", *chosen, "--", *SERVER)
+    assert outcome.code == 0, outcome.out
+    found = figures(outcome)
+    assert {name: figure for name, figure in found.items() if name.startswith("fits")} == {
+        f"fits {name}": (3, 3)
+        for name in (
+            "claude-code",
+            "codex-mcp-client",
+            "gemini-cli-mcp-client",
+            "opencode",
+            "github-copilot-cli",
+        )
+    }
+    assert (found["valid"], found["pictures"], found["reachable"], found["noted"]) == (
+        (2, 2),
+        (1, 1),
+        (1, 1),
+        (1, 1),
+    )
+
+
+def test_both_side_by_side(run: Run) -> None:
+    outcome = run("--compare", "--arguments", "arguments.json", "--tools", "rows", "--", *SERVER)
+    rows = {row[1]: row[2:] for row in (line.split("\t") for line in outcome.out.decode().splitlines())}
+    assert outcome.code == 1, "what the server does itself decides"
+    assert rows["the rest of a large result can be read"] == ["0 of 1 ✗", "1 of 1 ✓"]
+
+
+def test_a_real_server_in_every_format(run: Run, tmp_path: Path) -> None:
+    command = node("server-everything")
+    table = run("--badge", "badge.svg", "--", *command)
+    assert table.code == 0, table.out
+    assert "MCP results: 10 of 10" in (tmp_path / "badge.svg").read_text()
+    assert ET.parse(tmp_path / "badge.svg").getroot().get("role") == "img"
+    markdown = run("--format", "markdown", "--", *command).out.decode()
+    assert "| ✅ | no secret is shown |" in markdown
+    assert run("--format", "junit", "--output", "check.xml", "--", *command).out == b""
+    suite = ET.parse(tmp_path / "check.xml").getroot()
+    assert (suite.get("failures"), suite.get("name")) == ("0", "index.js")
+    assert len(suite) == int(suite.get("tests") or 0) > 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["--", "no-such-program"], 1, "the server cannot be used: "),
+        ([], 2, "name one server"),
+        (["--url", "http://x", "--", "y"], 2, "name one server"),
+        (["--tools", "rosw", "--", *SERVER], 2, "no tool 'rosw', did you mean rows?"),
+        (["--arguments", "broken.json", "--", *SERVER], 3, "expected arguments by tool"),
+        (["--arguments", "missing.json", "--", *SERVER], 3, "cannot read missing.json"),
+        (["--badge", "nowhere/x.svg", "--tools", "picture", "--", *SERVER], 3, "cannot write nowhere/x.svg"),
+        (["--format", "xml", "--", *SERVER], 2, "'xml' is not one of table"),
+    ],
+)
+def test_mistakes(run: Run, tmp_path: Path, arguments: list[str], code: int, told: str) -> None:
+    (tmp_path / "broken.json").write_text('{"rows": 5}')
+    outcome = run(*arguments)
+    assert outcome.code == code
+    assert told in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_a_server_that_is_not_there(run: Run) -> None:
+    with refusing_port() as port:
+        outcome = run("--url", f"http://127.0.0.1:{port}/mcp")
+    assert outcome.code == 1
+    assert outcome.err.startswith("error: the server cannot be used: ")
+
+
+SCHEMAS: list[dict[str, Any]] = [
+    {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
+    {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "b": {"const": 3}}, "required": ["a", "b"]},
+    {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"type": "number"}, "minItems": 2}},
+        "required": ["a"],
+    },
+    {
+        "type": "object",
+        "properties": {"a": {"anyOf": [{"type": "null"}, {"type": "string"}]}},
+        "required": ["a"],
+    },
+    {"type": "object", "properties": {"a": {"type": ["boolean", "null"]}}, "required": ["a"]},
+    {"type": "object", "properties": {"a": {"type": "string", "minLength": 4}}, "required": ["a"]},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_arguments_made_from_a_schema_conform_to_it(schema: dict[str, Any]) -> None:
+    assert jsonschema_rs.is_valid(schema, made_up(schema))
+
+
+_KEYS = (
+    "type",
+    "properties",
+    "required",
+    "items",
+    "enum",
+    "anyOf",
+    "minItems",
+    "minimum",
+    "minLength",
+    "default",
+)
+_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 9)
+    | st.sampled_from(["object", "array", "string", "number", "a"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*_KEYS, "a"]), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(_VALUES)
+def test_anything_may_stand_in_a_schema(schema: Any) -> None:
+    json.dumps(made_up(schema))
