@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test coverage check format hooks bench lab walk fuzz clean
+.PHONY: help demo quick test coverage check format hooks bench lab walk fuzz codemap clean
 
 # npm packages that only the tests need.
 NODE := $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json
@@ -30,7 +30,7 @@ $(VENV)/base: pyproject.toml constraints.txt | $(VENV)/pip
 $(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/pip
 	@echo "Installing the test tools (about half a minute) ..."
 	@$(PIP) install -c constraints.txt -e '.[dev]'
-	@touch $@ $(VENV)/base
+	@touch $@ $(VENV)/base $(VENV)/codemap
 
 $(VENV)/bench: pyproject.toml constraints.txt | $(VENV)/dev
 	@echo "Installing what the benchmarks are compared with (about half a minute) ..."
@@ -59,6 +59,15 @@ $(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/pip
 
 demo: $(VENV)/demo  ## flood the proxy with real servers, and show it before and after
 	@$(BIN)/python examples/demo.py
+
+$(VENV)/codemap: pyproject.toml constraints.txt | $(VENV)/pip
+	@echo "Installing codemap's parsers and a language server (about twenty seconds) ..."
+	@$(PIP) install -c constraints.txt -e '.[codemap]'
+	@touch $@ $(VENV)/base
+
+codemap: $(VENV)/codemap  ## index this repository with the example code-intelligence server
+	@$(BIN)/python examples/codemap index --root .
+	@echo "Now add it to a client: $(CURDIR)/$(BIN)/python $(CURDIR)/examples/codemap --root $(CURDIR)"
 
 quick: $(VENV)/dev  ## the tests of the core, in less than a minute
 	@$(BIN)/python -m pytest -n auto -m "not process" $(CORE)
