@@ -1,9 +1,9 @@
 """Questions to the map: who uses a symbol, what it uses, and what is reached from it step by step.
 
-Strategy: a use names a unit and a name in it. Where that unit only passes the name on (`from .core import run`
-in an `__init__.py`), the import is followed: backwards from a definition to all its aliases, forwards from a use to
-the definition. A use of an attribute of unknown type is certain only in its name. It counts for members of that name as
-long as few have it; beyond that it would connect everything with everything.
+Strategy: a use names a unit and a name in it. Where that unit only passes the name on (`from .core import run` in
+an `__init__.py`), the import is followed: backwards from a definition to all its aliases, forwards from a use to
+the definition. A use of an attribute of unknown type is certain only in its name. It counts for members of that
+name as long as few have it; beyond that it would connect everything with everything.
 """
 
 from __future__ import annotations
