@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test coverage check format hooks bench lab walk fuzz codemap clean
+.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap clean
 
 # npm packages that only the tests need.
 NODE := $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json
@@ -99,6 +99,9 @@ bench: $(VENV)/bench  ## speed and memory, as ratios of runs made side by side
 
 lab: $(VENV)/dev  ## real clients with a scripted model, with and without the proxy (ARGS="claude-code codex")
 	@$(BIN)/python -m lab $(ARGS)
+
+answers: $(VENV)/bench  ## which questions the first reply answers, and one further call (ARGS="--missed cars")
+	@$(BIN)/python -m answers $(ARGS)
 
 walk: $(VENV)/dev  ## how many modules and functions one result passes (ARGS="http fastmcp --list")
 	@$(BIN)/python scripts/walk.py $(ARGS)
