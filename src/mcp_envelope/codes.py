@@ -152,6 +152,7 @@ _PHRASES: Final = {
     "BAD_ARGS": r"(?:invalid|bad|wrong|missing|unexpected) (?:required )?(?:keyword )?(?:arg|param|input|propert)"
     r"|validation errors?\b|(?:is a|field|property) required|required propert|invalid_type|is not of type"
     r"|input should be",
+    "BAD_NODE_ID": r"(?:bad|invalid|malformed) node id",
     "TIMEOUT": r"tim(?:ed|e)[ -]?out|deadline exceeded|took too long",
     "RATE_LIMITED": r"rate[ -]limit|too many requests|quota",
     "UPGRADE_REQUIRED": r"upgrade required|requires? (?:an? )?(?:higher|paid|pro|enterprise) (?:tier|plan)",

@@ -44,6 +44,7 @@ _UNKNOWN_TOOL: Final = (
 _NAMED: Final = r"\b(?:error_code|errorCode|code)[\"']?\s*[:=]\s*[\"']?([A-Za-z][\w-]{1,63})"
 _SPELLED: Final = r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b"
 _RPC: Final = r"(?<![\w-])-32\d{3}\b"
+_NO_REASON: Final = "The server gave no reason."
 # The beginning of JSON that a message ends with.
 _JSON: Final = r"[\[{]\s*[\[{\"\]}]"
 _compiled = cache(re.compile)
@@ -66,7 +67,7 @@ def diagnose(
         found = [
             each[name] for each in (facts, inner) for name in _MESSAGES if isinstance(each.get(name), str)
         ]
-        words = found[0] if found else _compact(structure)
+        words = found[0] if found else _NO_REASON if structure is None else _compact(structure)
     message = scrub(_with_short_json(words), limit=SAID, paths=False)
     code = _configured(words, phrases or {}) or next(_codes(words, facts, inner, number), "TOOL_FAILED")
     hint = next((each["hint"] for each in (facts, inner) if isinstance(each.get("hint"), str)), "")

@@ -321,3 +321,16 @@ def test_a_type_of_ours_has_its_own_code_among_the_arguments(library: str) -> No
         error = ask(server, "neighbours", arguments).structured_content["error"]
         assert error["code"] == code, error
         assert "node" in error["fields"]
+
+
+@pytest.mark.parametrize("dialect", PUBLISHED)
+def test_a_server_that_gives_no_reason(dialect: str, tmp_path: Path) -> None:
+    talk = Talk(tmp_path, 2000, DIALECT=dialect)
+    talk.listed(tool("look"))
+    talk.send(call(7, "look"))
+    [shown], _ = talk.reply(frame({"jsonrpc": "2.0", "id": 7, "error": {"code": -32603, "message": ""}}))
+    found = json.loads(shown)["result"]
+    assert (
+        problem((found["content"], found.get("structuredContent")), dialect)[1]
+        == "The server gave no reason."
+    )
