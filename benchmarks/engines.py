@@ -13,6 +13,7 @@ import msgspec
 from benchmarks.samples import HANDLE, TOKENS, Sample
 
 from mcp_envelope import Sealed, seal
+from mcp_envelope.config import Policy
 
 Call = Callable[[], Any]
 
@@ -30,8 +31,8 @@ def encode(sample: Sample) -> Call:
     return lambda: msgspec.json.encode(value)
 
 
-def sealing(sample: Sample) -> Callable[[], Sealed]:
-    payload, options = sample.payload, {"tokens": TOKENS, "handle": HANDLE, **sample.options}
+def sealing(sample: Sample, **more: Any) -> Callable[[], Sealed]:
+    payload, options = sample.payload, {"tokens": TOKENS, "handle": HANDLE, **sample.options, **more}
     return lambda: seal(payload, **options)
 
 
@@ -115,10 +116,17 @@ def by_msgspec(sample: Sample, characters: int) -> Call:
     return bisection(sample, characters, msgspec.json.encode)
 
 
+# Without a profile, and without a choice of rows.
+PLAIN = "seal, beginnings only"
+BEGINNINGS = Policy(select="head", describe="off")
+# A call whose words are in some rows and in the name of a field.
+ARGUMENTS = {"query": "parcels returned to Oslo", "order_by": "createdAt"}
+
 # What the tables call them. Each takes the sample and the length, in bytes, of what `seal` makes of it.
 ENGINES: dict[str, Callable[[Sample, int], Call | None]] = {
     "one msgspec encode": lambda sample, _: encode(sample),
-    "seal": lambda sample, _: sealing(sample),
+    "seal": lambda sample, _: sealing(sample, arguments=ARGUMENTS),
+    PLAIN: lambda sample, _: sealing(sample, policy=BEGINNINGS),
     "shrinkfit": shrinkfit,
     "shrinkfit, from objects": shrinkfit_objects,
     "FastMCP limiter": lambda sample, size: fastmcp(sample, size, build=False),

@@ -31,9 +31,11 @@ from benchmarks.startup import startup
 from benchmarks.vault import vault
 
 PARTS: dict[str, Callable[[bool], list[Table]]] = {
-    "330kb": lambda quick: [typed("330 KB", 0.5 if quick else 4, most_encodes=4, least_faster=4)],
+    "330kb": lambda quick: [
+        typed("330 KB", 0.5 if quick else 4, most_encodes=4, most_described=12, least_faster=4)
+    ],
     "23mb": lambda quick: [
-        typed("23 MB", 3 if quick else 14, most_encodes=2.5, least_faster=5),
+        typed("23 MB", 3 if quick else 14, most_encodes=2.5, most_described=3, least_faster=5),
         memory("23 MB", most=3),
     ],
     "fits": lambda quick: [fits(0.5 if quick else 3)],

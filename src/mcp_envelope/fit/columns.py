@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import cached_property
+from functools import lru_cache
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from random import Random
 from typing import Any, Final
 
@@ -33,6 +34,8 @@ _FEWEST: Final = 5
 # A map has more keys than this, and on average fewer than this many of so many.
 _MANY: Final = 32
 _USUAL: Final = 8
+# How many rows tell what fields there are.
+_PEEKED: Final = 32
 _DECODER: Final = msgspec.json.Decoder()
 _SNIFFED: Final = 20
 _DELIMITERS: Final = ",\t;|"
@@ -40,12 +43,14 @@ _NUMBER: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][-+]?\d{1,3})?")
 
 
 class Records:
-    """The decoded rows of a list, or a sample of them."""
+    """The rows of a list as columns, or of a sample of its rows: `sampled` is how many those are."""
 
-    def __init__(self, rows: list[Any], total: int) -> None:
-        self.rows = rows
+    def __init__(self, columns: Columns, total: int, sampled: int = 0) -> None:
+        self.columns = columns
         self.total = total
-        self.is_sample = len(rows) < total
+        self.sampled = sampled
+        self._kinds: dict[str, set[type]] = {}
+        self._counts: dict[str, Counter[Any]] = {}
 
     @classmethod
     def of(cls, node: Node) -> Records | None:
@@ -53,30 +58,118 @@ class Records:
         try:
             if node.kind != "array" or node.total() < _FEWEST:
                 return None
-            rows = _DECODER.decode(node.raw) if node.size <= _EXACT else _sample(node.all_items())
+            if node.size > _EXACT:
+                sample = _sample(node.all_items())
+                return cls(columns(sample, 1), node.total(), len(sample)) if _are_alike(sample) else None
+            quickly = _quickly(node)
+            if quickly is None:
+                rows = _DECODER.decode(node.raw)
+                quickly = columns(rows, 1) if _are_alike(rows) else None
+            return None if quickly is None else cls(quickly, node.total())
         except (msgspec.MsgspecError, TooDeep, RecursionError):
             return None
-        kinds = set(map(type, rows))
-        if not (kinds <= {dict} or kinds <= {list} or kinds <= {int, float, str, bool}):
-            return None
-        return cls(rows, node.total())
 
-    @classmethod
-    def of_columns(cls, table: Columns, total: int) -> Records:
-        records = cls([], total)
-        records.is_sample = False
-        records.__dict__["columns"] = table
-        return records
+    def kinds(self, name: str) -> set[type]:
+        """The types of a column's values, nulls aside."""
+        if name not in self._kinds:
+            self._kinds[name] = set(map(type, self.columns[name])) - {type(None)}
+        return self._kinds[name]
 
-    @cached_property
-    def columns(self) -> Columns:
-        return columns(self.rows, 1)
+    def counts(self, name: str) -> Counter[Any]:
+        """How often each value of a column is there. JSON's `true` is not 1."""
+        if name not in self._counts:
+            values, kinds = self.columns[name], self.kinds(name)
+            if kinds & {dict, list, msgspec.Raw}:
+                values = ()
+            elif bool in kinds and kinds & {int, float}:
+                values = [str(value).lower() if type(value) is bool else value for value in values]
+            self._counts[name] = Counter(values)
+            self._counts[name].pop(None, None)
+        return self._counts[name]
+
+
+def _are_alike(rows: Sequence[Any]) -> bool:
+    kinds = set(map(type, rows))
+    return kinds <= {dict} or kinds <= {list} or kinds <= {int, float, str, bool}
 
 
 def _sample(items: Sequence[Buffer]) -> list[Any]:
     # Not at equal distances, which could agree with a period in the data; the seed makes it repeatable.
     chosen = sorted(Random(len(items)).sample(range(len(items)), min(_SAMPLE, len(items))))
     return [_DECODER.decode(items[index]) for index in chosen]
+
+
+# -- records of one shape, decoded into a struct made for them: no dictionaries, and nothing for the garbage
+# -- collector to follow
+
+# The fields of a record by name; those of an object inside it, or what else to decode.
+_Shape = tuple[tuple[str, Any], ...]
+
+
+def _quickly(node: Node) -> Columns | None:
+    """The columns of records that all have the fields which some of them have, and no others."""
+    items = node.all_items()
+    few = items[:: max(1, len(items) // _PEEKED)][:_PEEKED]
+    peeked = _DECODER.decode(b"[%b]" % b",".join(few))
+    if set(map(type, peeked)) != {dict}:
+        return None
+    shape = _shape_of(peeked, 1)
+    if not shape:
+        return None
+    try:
+        rows = _struct_decoder(shape).decode(node.raw)
+    except (msgspec.ValidationError, ValueError, UnicodeError):
+        return None
+    made: Columns = {}
+    _spread("", shape, rows, made)
+    taken: set[str] = set()
+    return {unique(name, taken): values for name, values in made.items()}
+
+
+def _shape_of(rows: Sequence[dict[str, Any]], nested: int) -> _Shape | None:
+    fields: list[tuple[str, Any]] = []
+    for key in dict.fromkeys(chain.from_iterable(rows)):
+        values = [value for row in rows if (value := row.get(key)) is not None]
+        kinds = set(map(type, values))
+        found: Any = Any
+        if kinds == {dict}:
+            inner = _shape_of(values, nested - 1) if nested else ()
+            if inner is None:
+                return None
+            found = inner or msgspec.Raw
+        elif kinds == {list}:
+            found = list[msgspec.Raw] | None
+        fields.append((key, found))
+    # With more fields, it may be a map.
+    return tuple(fields) if len(fields) <= _MANY else None
+
+
+@lru_cache(64)
+def _struct_decoder(shape: _Shape) -> msgspec.json.Decoder[list[Any]]:
+    return msgspec.json.Decoder(list[_struct(shape)])  # type: ignore[misc]
+
+
+def _struct(shape: _Shape) -> type[msgspec.Struct]:
+    types = [_struct(found) | None if isinstance(found, tuple) else found for _, found in shape]
+    fields = [(f"f{index}", found, None) for index, found in enumerate(types)]
+    names = {f"f{index}": key for index, (key, _) in enumerate(shape)}
+    return msgspec.defstruct("Row", fields, rename=names, gc=False, forbid_unknown_fields=True)
+
+
+def _spread(prefix: str, shape: _Shape, rows: Sequence[Any], made: Columns) -> None:
+    holed = None in rows
+    for index, (key, found) in enumerate(shape):
+        get = attrgetter(f"f{index}")
+        values = [None if row is None else get(row) for row in rows] if holed else list(map(get, rows))
+        if isinstance(found, tuple):
+            _spread(f"{prefix}{key}.", found, values, made)
+        elif found is msgspec.Raw:
+            made[prefix + key] = [None if value in (None, b"null") else value for value in values]
+        else:
+            made[prefix + key] = values
+
+
+# -- any other rows --------------------------------------------------------------------------------------------
 
 
 def columns(

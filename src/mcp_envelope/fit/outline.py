@@ -73,7 +73,7 @@ class Outline(Profile, frozen=True):
     entries: Sequence[str] = ()
 
     def within(self, room: int) -> dict[str, Any]:
-        made = super().within(room) if self.fields else {}
+        made = super().within(room)
         shown: list[str] = []
         left = room - 60
         for entry in self.entries:
@@ -94,19 +94,20 @@ def outline(text: bytes, words: Collection[str] = ()) -> Outline | None:
     if len(head) < len(text):
         head = head[: head.rfind(b"\n") + 1]
     if files := _files(head):
-        return Outline(0, 0, {}, kind="files", entries=files)
+        return Outline(0, 0, kind="files", entries=files)
     if table := csv_columns(head.decode("utf-8", "replace")):
         rows = len(next(iter(table.values())))
-        records = Records.of_columns(table, rows)
-        return Outline(rows, 0 if len(head) == len(text) else rows, profile(records, words).fields)
+        records = Records(table, rows)
+        found = profile(records, words)
+        return Outline(rows, 0 if len(head) == len(text) else rows, found.fields, found.lines)
     for kind, pattern in (("headings", _HEADING), ("definitions", _DEFINITION)):
         places = list(islice(pattern.finditer(head), _MOST_ENTRIES + 1))
         if len(places) >= _FEWEST:
-            return Outline(0, 0, {}, kind=kind, entries=_numbered(head, places))
+            return Outline(0, 0, kind=kind, entries=_numbered(head, places))
     levels = Counter(match[1].decode() for match in _LEVEL.finditer(head))
     if sum(levels.values()) >= _FEWEST and len(head) == len(text):
         entries = [f"{level}: {count}" for level, count in levels.most_common()]
-        return Outline(0, 0, {}, kind="levels", entries=entries)
+        return Outline(0, 0, kind="levels", entries=entries)
     return None
 
 

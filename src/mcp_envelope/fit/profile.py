@@ -15,7 +15,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -29,6 +31,7 @@ _FEW: Final = 16
 _SHORT: Final = 40
 _TOP: Final = 3
 _EXAMPLES: Final = 2
+_DETAILS: Final = 3
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:$|[T ]\d\d:\d\d)")
 # A value that needs no quotes.
 _PLAIN: Final = re.compile(r"[\w+-][\w .@/+&'#-]*(?<! )")
@@ -39,26 +42,26 @@ _DECIMALS: Final = 4
 class Profile(msgspec.Struct, frozen=True):
     """The fields of a list, the most useful first; `sampled` is how many of the rows were looked at, if not all.
 
-    `labels` is the column by which a row is best told from the others.
+    `lines` says of each field the essentials, then more, then everything.
     """
 
     rows: int
     sampled: int
-    fields: Mapping[str, Mapping[str, Any]]
-    labels: Sequence[Any] | None = None
+    fields: Mapping[str, Mapping[str, Any]] = {}
+    lines: Mapping[str, Sequence[str]] = {}
 
     def within(self, room: int) -> dict[str, Any]:
         """As much of it as fits into so many bytes of JSON; nothing if that says nothing."""
         shown: dict[str, str] = {}
         left = room - 40
-        for detail in range(3):
-            for name, facts in self.fields.items():
-                if detail and name not in shown:
+        for detail in range(_DETAILS):
+            for name, lines in self.lines.items():
+                if detail and (name not in shown or lines[detail] == lines[detail - 1]):
                     continue
-                line = self._line(facts, detail)
-                size = len(encode(line)) + (-len(encode(shown[name])) if detail else len(encode(name)) + 2)
+                before = -_size(shown[name]) if detail else _size(name) + 2
+                size = _size(lines[detail]) + before
                 if size <= left:
-                    shown[name] = line
+                    shown[name] = lines[detail]
                     left -= size
         if not shown:
             return {}
@@ -66,43 +69,14 @@ class Profile(msgspec.Struct, frozen=True):
         if self.sampled:
             made["sampled"] = self.sampled
         made["fields"] = shown
-        if more := len(self.fields) - len(shown):
+        if more := len(self.lines) - len(shown):
             made["more"] = more
         return made
 
-    def _line(self, facts: Mapping[str, Any], detail: int) -> str:
-        """What is known of a field: the essentials, then more, then everything."""
-        said: list[str] = []
-        if "min" in facts:
-            said += [f"min {_figure(facts['min'])}", f"max {_figure(facts['max'])}"]
-            if "minAt" in facts:
-                said = [
-                    f"{text}{self._row(facts[key], detail)}"
-                    for text, key in zip(said, ("minAt", "maxAt"), strict=True)
-                ]
-            said += [f"{name} {_figure(facts[name])}" for name in ("mean", "median", "sum") if name in facts]
-        elif "first" in facts:
-            said.append(f"{facts['first']} to {facts['last']}")
-        elif "most" in facts:
-            said.append(f"lists of {facts['fewest']} to {facts['most']}")
-            said += [f"{facts['items']} items"] if "items" in facts else []
-        if "values" in facts and (detail or not said):
-            said += [f"{_told(value)}: {count}" for value, count in facts["values"].items()]
-        if "distinct" in facts and (detail or not said):
-            said.append(f"{facts['distinct']} distinct")
-        if detail and "top" in facts:
-            said.append(
-                "most " + ", ".join(f"{_told(value)}: {count}" for value, count in facts["top"].items())
-            )
-        if detail > 1 and "examples" in facts:
-            said.append("e.g. " + ", ".join(map(_told, facts["examples"])))
-        if "nulls" in facts:
-            said.append(f"{facts['nulls']} null")
-        return ", ".join(said or [facts["type"]])
 
-    def _row(self, index: int, detail: int) -> str:
-        label = None if self.labels is None or not detail else self.labels[index]
-        return f" (row {index})" if label is None else f" (row {index} {_told(_shown(label))})"
+@lru_cache(1024)
+def _size(text: str) -> int:
+    return len(encode(text))
 
 
 def profile(records: Records, words: Collection[str] = ()) -> Profile:
@@ -110,14 +84,46 @@ def profile(records: Records, words: Collection[str] = ()) -> Profile:
     described: list[tuple[int, int, str, Mapping[str, Any]]] = []
     labels: Sequence[Any] | None = None
     for place, (name, values) in enumerate(islice(records.columns.items(), _MOST_FIELDS)):
-        facts = _describe(values, records.is_sample)
+        facts = _describe(values, records.kinds(name), records.counts(name), records.sampled > 0)
         described.append((_usefulness(name, facts, words), place, name, facts))
         if labels is None and facts["type"] == "string" and facts.get("distinct", 0) * 10 > len(values) * 8:
             labels = values
     described.sort(key=lambda each: each[:2])
     fields = {name: facts for _, _, name, facts in described}
-    sampled = len(records.rows) if records.is_sample else 0
-    return Profile(records.total, sampled, fields, None if sampled else labels)
+    lines = {
+        name: [_line(facts, labels, detail) for detail in range(_DETAILS)] for name, facts in fields.items()
+    }
+    return Profile(records.total, records.sampled, fields, lines)
+
+
+def _line(facts: Mapping[str, Any], labels: Sequence[Any] | None, detail: int) -> str:
+    said: list[str] = []
+    if "min" in facts:
+        for name in ("min", "max"):
+            where = _row(facts[f"{name}At"], labels if detail else None) if f"{name}At" in facts else ""
+            said.append(f"{name} {_figure(facts[name])}{where}")
+        said += [f"{name} {_figure(facts[name])}" for name in ("mean", "median", "sum") if name in facts]
+    elif "first" in facts:
+        said.append(f"{facts['first']} to {facts['last']}")
+    elif "most" in facts:
+        said.append(f"lists of {facts['fewest']} to {facts['most']}")
+        said += [f"{facts['items']} items"] if "items" in facts else []
+    if "values" in facts and (detail or not said):
+        said += [f"{_told(value)}: {count}" for value, count in facts["values"].items()]
+    if "distinct" in facts and (detail or not said):
+        said.append(f"{facts['distinct']} distinct")
+    if detail and facts.get("top"):
+        said.append("most " + ", ".join(f"{_told(value)}: {count}" for value, count in facts["top"].items()))
+    if detail == _DETAILS - 1 and "examples" in facts:
+        said.append("e.g. " + ", ".join(map(_told, facts["examples"])))
+    if "nulls" in facts:
+        said.append(f"{facts['nulls']} null")
+    return ", ".join(said or [facts["type"]])
+
+
+def _row(index: int, labels: Sequence[Any] | None) -> str:
+    label = None if labels is None else labels[index]
+    return f" (row {index})" if label is None else f" (row {index} {_told(_shown(label))})"
 
 
 def _usefulness(name: str, facts: Mapping[str, Any], words: Collection[str]) -> int:
@@ -126,18 +132,19 @@ def _usefulness(name: str, facts: Mapping[str, Any], words: Collection[str]) -> 
     return 1 if "values" in facts or facts["type"] in ("integer", "number", "date") else 2
 
 
-def _describe(column: Sequence[Any], is_sampled: bool) -> dict[str, Any]:
+def _describe(
+    column: Sequence[Any], kinds: set[type], counted: Counter[Any], is_sampled: bool
+) -> dict[str, Any]:
     nulls = column.count(None)
     values = column if not nulls else [value for value in column if value is not None]
-    kinds = set(map(type, values))
     facts: dict[str, Any] = {"type": _type(kinds)}
     if nulls:
         facts["nulls"] = nulls
     if not values:
         return facts
     if kinds <= {int, float}:
-        return facts | _numbers(column, values, is_sampled)
-    if kinds & {dict, list}:
+        return facts | _numbers(column, values, counted, is_sampled)
+    if kinds & {dict, list, msgspec.Raw}:
         if kinds == {list}:
             sizes = list(map(len, values))
             facts |= {"fewest": min(sizes), "most": max(sizes)}
@@ -148,7 +155,7 @@ def _describe(column: Sequence[Any], is_sampled: bool) -> dict[str, Any]:
         if _DATE.match(first) and _DATE.match(last):
             facts["type"] = "date"
             facts |= {"first": _shown(first), "last": _shown(last)}
-    return facts | _distinct(values)
+    return facts | _distinct(len(values), counted)
 
 
 def _type(kinds: set[type]) -> str:
@@ -160,12 +167,15 @@ def _type(kinds: set[type]) -> str:
             bool: "boolean",
             list: "array",
             dict: "object",
+            msgspec.Raw: "object",
         }
         return names.get(next(iter(kinds)), "mixed")
     return "number" if kinds == {int, float} else "null" if not kinds else "mixed"
 
 
-def _numbers(column: Sequence[Any], values: Sequence[Any], is_sampled: bool) -> dict[str, Any]:
+def _numbers(
+    column: Sequence[Any], values: Sequence[Any], counted: Counter[Any], is_sampled: bool
+) -> dict[str, Any]:
     ordered = sorted(values)
     least, most = ordered[0], ordered[-1]
     facts: dict[str, Any] = {"min": least, "max": most}
@@ -179,7 +189,6 @@ def _numbers(column: Sequence[Any], values: Sequence[Any], is_sampled: bool) -> 
     facts["median"] = _rounded(median)
     if not is_sampled:
         facts |= {"sum": _significant(total), "minAt": column.index(least), "maxAt": column.index(most)}
-    counted = _counted(values)
     if len(counted) <= _FEW and len(counted) < len(values):
         facts["values"] = {str(value): count for value, count in counted.most_common()}
     elif len(counted) < len(values):
@@ -199,27 +208,17 @@ def _rounded(number: float) -> float:
     return _significant(number) if abs(number) < 1 else round(number, _DECIMALS)
 
 
-def _distinct(values: Sequence[Any]) -> dict[str, Any]:
-    counted = _counted(values)
+def _distinct(total: int, counted: Counter[Any]) -> dict[str, Any]:
     if len(counted) <= _FEW and all(len(str(value)) <= _SHORT for value in counted):
         return {"values": {_shown(value): count for value, count in counted.most_common()}}
     facts: dict[str, Any] = {"distinct": len(counted)}
-    if len(counted) < len(values):
-        top = [(value, count) for value, count in counted.most_common(_TOP) if count > 1]
-        facts["top"] = {_shown(value): count for value, count in top}
+    if len(counted) < total:
+        several = [(value, count) for value, count in counted.items() if count > 1]
+        several.sort(key=itemgetter(1), reverse=True)
+        facts["top"] = {_shown(value): count for value, count in several[:_TOP]}
     else:
         facts["examples"] = list(map(_shown, islice(counted, _EXAMPLES)))
     return facts
-
-
-def _counted(values: Sequence[Any]) -> Counter[Any]:
-    """How often each value is there: JSON's `true` is not 1."""
-    kinds = set(map(type, values))
-    if bool in kinds and kinds & {int, float}:
-        return Counter(
-            ("true" if value else "false") if isinstance(value, bool) else value for value in values
-        )
-    return Counter(values)
 
 
 def _shown(value: Any) -> str:

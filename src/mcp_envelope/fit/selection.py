@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
 from typing import Any, Final
 
 from ..jsontext.document import Buffer
@@ -25,6 +28,9 @@ _BETWEEN: Final = 2
 _RARE: Final = 0.05
 _MOST_VALUES: Final = 16
 _MOST_WORDS: Final = 16
+# A word that is in a larger share of the rows doesn't tell them apart.
+_TELLING: Final = 8
+_LONGEST_VALUE: Final = 40
 _STATUS: Final = re.compile(
     r"(?i)(^|[._])(status|state|level|severity|result|outcome|conclusion|ok|success|error)s?$"
 )
@@ -64,7 +70,7 @@ def _words(value: Any, depth: int = 0) -> list[str]:
 
 def select(records: Records, items: Sequence[Buffer], words: Words) -> list[int] | None:
     """Return all indices, those to keep first; None if the beginning is as good as anything."""
-    if records.is_sample:
+    if records.sampled:
         return None
     notable = dict.fromkeys([*_bad(records), *_matching(items, words.values), *_extremes(records, words.all)])
     if not notable:
@@ -83,26 +89,25 @@ def _bad(records: Records) -> list[int]:
     found: list[tuple[bool, int]] = []
     rare = max(1, int(records.total * _RARE))
     for name, values in records.columns.items():
-        if set(map(type, values)) & {dict, list, float}:
-            continue
-        counted = Counter(values)
+        counted = records.counts(name)
         is_status = _STATUS.search(name) is not None
         if len(counted) < 2 or len(counted) > (records.total // 2 if is_status else _MOST_VALUES):
             continue
         for value, count in counted.items():
-            is_bad = (
-                isinstance(value, str | bool)
-                and len(str(value)) <= 40
-                and _BAD.search(str(value)) is not None
-            )
-            if (
-                count <= rare
-                and value is not None
-                and (is_bad or (is_status and len(counted) <= _MOST_VALUES))
-            ):
-                places = [index for index, each in enumerate(values) if each == value][:_MOST_OF_A_KIND]
-                found += [(not is_bad, index) for index in places]
+            if count > rare or not isinstance(value, str | bool | int) or len(str(value)) > _LONGEST_VALUE:
+                continue
+            is_bad = isinstance(value, str | bool) and _BAD.search(str(value)) is not None
+            if is_bad or (is_status and len(counted) <= _MOST_VALUES):
+                found += [(not is_bad, index) for index in _places(values, value, _MOST_OF_A_KIND)]
     return [index for _, index in sorted(found, key=lambda each: each[0])][:_MOST_OF_A_KIND]
+
+
+def _places(values: Sequence[Any], value: Any, most: int) -> list[int]:
+    places: list[int] = []
+    with suppress(ValueError):
+        while len(places) < most:
+            places.append(values.index(value, places[-1] + 1 if places else 0))
+    return places
 
 
 def _extremes(records: Records, words: Collection[str]) -> list[int]:
@@ -120,16 +125,29 @@ def _matching(items: Sequence[Buffer], words: Sequence[str]) -> list[int]:
     """The rows that match the words best; a word that is in most rows says nothing."""
     if not words:
         return []
-    texts = [bytes(item).lower() for item in items]
-    average = sum(map(len, texts)) / len(texts)
+    text = b"\n".join(items).lower()
+    ends = list(accumulate([len(item) + 1 for item in items]))
+    average = len(text) / len(items)
     scores: Counter[int] = Counter()
     for word in words:
-        sought = word.encode("utf-8", "replace")
-        counts = [(index, count) for index, text in enumerate(texts) if (count := text.count(sought))]
-        if not counts or len(counts) * 2 > len(texts):
-            continue
-        weight = math.log(1 + (len(texts) - len(counts) + 0.5) / (len(counts) + 0.5))
-        for index, count in counts:
-            length = 1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * len(texts[index]) / average
+        counts = _occurrences(text, ends, word.encode("utf-8", "replace"))
+        weight = math.log(1 + (len(items) - len(counts) + 0.5) / (len(counts) + 0.5))
+        for index, count in counts.items():
+            length = 1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * len(items[index]) / average
             scores[index] += weight * count * (_SATURATION + 1) / (count + _SATURATION * length)  # type: ignore[assignment]
     return [index for index, _ in scores.most_common(_MOST_OF_A_KIND)]
+
+
+def _occurrences(text: bytes, ends: Sequence[int], word: bytes) -> Counter[int]:
+    """How often a word is in each row that has it; none if it is in so many rows that it says little."""
+    most = max(len(ends) // _TELLING, _MOST_OF_A_KIND)
+    if text.count(word) > 4 * most:
+        return Counter()
+    found: Counter[int] = Counter()
+    at = text.find(word)
+    while at >= 0:
+        found[bisect_right(ends, at)] += 1
+        if len(found) > most:
+            return Counter()
+        at = text.find(word, at + len(word))
+    return found
