@@ -78,6 +78,11 @@ says(
     lambda t: said(t, "number")["data"] == 42 and said(t, "null")["data"] is None,
     proxy="a server that sends `42` as text has sent a text",
 )
+says(
+    "its schema is listed for it, too",
+    lambda t: t.listed("envelope_read")["outputSchema"] == t.listed("map_search")["outputSchema"],
+    library="it is not a server",
+)
 says("both lanes hold it", lambda t: t("scan").doc == t("scan").structured)
 says("the text is compact", lambda t: t("scan").text == json.dumps(t("scan").doc, separators=(",", ":")))
 says(

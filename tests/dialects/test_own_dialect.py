@@ -132,6 +132,18 @@ def test_registered_by_a_call(tmp_path: Path) -> None:
     )
 
 
+def test_a_budget_in_bytes_needs_no_word_about_tokens() -> None:
+    class InBytes(Bare):
+        name = "in-bytes"
+        limits = BudgetRange(bytes=700)
+
+    register_dialect(InBytes)
+    sealed = seal({"rows": list(range(2000))}, dialect="in-bytes")
+    assert (sealed.report.limit, sealed.report.unit) == (700, "bytes")
+    with pytest.raises(ValueError, match="not both"):
+        BudgetRange(tokens=100, bytes=700)
+
+
 def test_installed_as_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = importlib.metadata.EntryPoint("bare", f"{__name__}:Bare", "mcp_envelope.dialects")
     other = importlib.metadata.EntryPoint("other", f"{__name__}:Bare", "mcp_envelope.dialects")

@@ -52,6 +52,12 @@ class BudgetRange(msgspec.Struct, frozen=True):
     least_bytes: int = MIN_BYTES
     most_tokens: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.bytes is not None and self.tokens is not None:
+            if self.tokens != DEFAULT_TOKENS:
+                raise ValueError("a budget is in tokens or in bytes, not both")
+            msgspec.structs.force_setattr(self, "tokens", None)
+
 
 class Variable(NamedTuple):
     """An environment variable of a dialect's own.

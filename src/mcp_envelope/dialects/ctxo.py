@@ -69,7 +69,7 @@ class Ctxo(Dialect):
     names_handles = False
     shows_warnings = False
     failure_data = "nowhere"
-    limits = BudgetRange(tokens=None, bytes=DEFAULT_LIMIT, least_bytes=_LEAST)
+    limits = BudgetRange(bytes=DEFAULT_LIMIT, least_bytes=_LEAST)
     variables = (Variable("CTXO_RESPONSE_LIMIT", _limit),)
 
     def budget(self, tokens: int | None, max_bytes: int | None, meter: str | None) -> Budget:

@@ -141,7 +141,8 @@ class EnvelopeMiddleware(ToolInjectionMiddleware):
 
     async def _listed(self, tool: Tool) -> Tool:
         if tool.name == READ_TOOL:
-            return tool
+            # What it returns depends on the dialect, which may have changed.
+            return _ReadTool.made(self.gateway) if isinstance(tool, _ReadTool) else tool
         entry = {"inputSchema": tool.parameters, "outputSchema": tool.output_schema}
         published = self._transform.published(tool, await _leaf(tool), self.gateway.policy(tool.name).shape)
         shown = self.gateway.listed(entry, published)
@@ -257,7 +258,8 @@ class _ReadTool(Tool):
     def made(cls, gateway: Gateway) -> _ReadTool:
         entry = gateway.read_tool()
         fields = {name: entry[name] for name in ("name", "title", "description", "annotations")}
-        tool = cls.model_validate({**fields, "parameters": entry["inputSchema"]})
+        schemas = {"parameters": entry["inputSchema"], "output_schema": entry.get("outputSchema")}
+        tool = cls.model_validate({**fields, **schemas})
         tool._gateway = gateway
         return tool
 
