@@ -1,31 +1,30 @@
 """Anchors and node ids: positions in source files, and names for what is there.
 
 Strategy: every position is first an offset in code points, because that is what Python strings have. A `LineIndex`
-knows where lines start and which characters take two UTF-16 units, so each conversion is one or two binary
-searches. Byte offsets go through sparse checkpoints, so a text in any script costs the same. Positions follow
-editors: a line ends at LF, CRLF or a lone CR; a tab is one unit; a byte order mark at the beginning belongs to the
-file and not to its text, so it has no column. Paths are handled as text, for Windows and POSIX alike on any
-machine; nothing is read from disk unless asked for.
+knows where lines start; within a line, Python's own codecs count. Positions follow editors: a line ends at LF, CRLF
+or a lone CR; a tab is one unit; a byte order mark at the beginning belongs to the file and not to its text, so it
+has no column. Paths are handled as text, for Windows and POSIX alike on any machine; nothing is read from disk
+unless asked for.
 """
 
 from __future__ import annotations
 
+import ntpath
 import os
+import posixpath
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import PurePath
+from itertools import accumulate, pairwise
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
-_ASTRAL: Final = re.compile("[\U00010000-\U0010ffff]")
 _BOM: Final = "\ufeff"
-_STRIDE: Final = 256
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_DRIVE: Final = re.compile(r"[A-Za-z]:")
 _LANG: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+.-]*")
 _FORM: Final = "<lang>:<relpath>[#qualifiedName], for example py:src/app.py#App.run"
 
@@ -35,9 +34,9 @@ class LineIndex:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._starts = [0, *[match.end() for match in _LINE_END.finditer(text)]]
+        self._ends = [match.end() for match in _LINE_END.finditer(text)]
         # Column 1 of the first line is after the mark.
-        self._starts[0] = int(text.startswith(_BOM))
+        self._starts = [int(text.startswith(_BOM)), *self._ends]
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LineIndex:
@@ -53,86 +52,35 @@ class LineIndex:
             offset -= 1
         offset = max(offset, self._starts[0])
         line = bisect_right(self._starts, offset)
-        start = self._starts[line - 1]
-        return line, offset - start + self._astral_before(offset) - self._astral_before(start) + 1
-
-    def position_of_byte(self, offset: int) -> tuple[int, int]:
-        """Return line and UTF-16 column of an offset in UTF-8 bytes."""
-        return self.position(self._from_byte(offset))
-
-    def position_at(self, line: int, column: int) -> tuple[int, int]:
-        """Return line and UTF-16 column for a line and a column in code points, both from 1."""
-        start, end = self._line(line)
-        _in_range(f"column of line {line}", column, 1, end - start + 1)
-        return self.position(start + column - 1)
+        return line, len(_utf16(self.text[self._starts[line - 1] : offset])) // 2 + 1
 
     def offset(self, line: int, col: int) -> int:
         """Return the offset in code points of a line and a UTF-16 column."""
-        start, end = self._line(line)
-        before = self._astral_before(start)
-        _in_range(f"col of line {line}", col, 1, end - start + self._astral_before(end) - before + 1)
-        unit = start + before + col - 1
-        passed = bisect_left(self._astral_units, unit)
-        if passed and self._astral_units[passed - 1] + 1 == unit:
-            raise ValueError(f"col {col} of line {line} is between the two halves of one character")
-        return unit - passed
-
-    def byte_offset(self, line: int, col: int) -> int:
-        """Return the offset in UTF-8 bytes of a line and a UTF-16 column."""
-        offset = self.offset(line, col)
-        if self.text.isascii():
-            return offset
-        mark = offset // _STRIDE
-        return self._bytes[mark] + len(_utf8(self.text[mark * _STRIDE : offset]))
-
-    def line_text(self, line: int) -> str:
-        """Return a line without its end and without a byte order mark."""
-        start, end = self._line(line)
-        return self.text[start:end]
-
-    def line_count(self) -> int:
-        return len(self._starts)
-
-    def _line(self, line: int) -> tuple[int, int]:
         _in_range("line", line, 1, len(self._starts))
-        start = self._starts[line - 1]
-        if line == len(self._starts):
-            return start, len(self.text)
-        end = self._starts[line] - 1
-        return start, end - (end > start and self.text[end - 1 : end + 1] == "\r\n")
+        start, end = self._starts[line - 1], [*self._ends, len(self.text)][line - 1]
+        text = self.text[start:end].rstrip("\r\n")
+        units = _utf16(text)
+        _in_range(f"col of line {line}", col, 1, len(units) // 2 + 1)
+        before = units[: 2 * (col - 1)].decode("utf-16-le", "surrogatepass")
+        if not text.startswith(before):
+            raise ValueError(f"col {col} of line {line} is between the two halves of one character")
+        return start + len(before)
+
+    def offset_of_byte(self, at: int) -> int:
+        """Return the offset in code points of an offset in UTF-8 bytes."""
+        _in_range("byte offset", at, 0, self._byte_starts[-1])
+        line = bisect_right(self._byte_starts, at, hi=len(self._ends) + 1) - 1
+        start, end = [0, *self._ends, len(self.text)][line : line + 2]
+        data, inside = _utf8(self.text[start:end]), at - self._byte_starts[line]
+        if inside < len(data) and data[inside] & 0xC0 == 0x80:
+            raise ValueError(f"byte offset {at} is inside a UTF-8 character")
+        return start + len(data[:inside].decode("utf-8", "surrogatepass"))
 
     @cached_property
-    def _astral(self) -> list[int]:
-        return [match.start() for match in _ASTRAL.finditer(self.text)]
-
-    @cached_property
-    def _astral_units(self) -> list[int]:
-        return [at + index for index, at in enumerate(self._astral)]
-
-    def _astral_before(self, offset: int) -> int:
-        return bisect_left(self._astral, offset)
-
-    @cached_property
-    def _bytes(self) -> list[int]:
-        """Return the byte offset of every 256th character and of the end."""
-        marks = [0]
-        for at in range(0, len(self.text), _STRIDE):
-            marks.append(marks[-1] + len(_utf8(self.text[at : at + _STRIDE])))
-        return marks
-
-    def _from_byte(self, offset: int) -> int:
-        if self.text.isascii():
-            _in_range("byte offset", offset, 0, len(self.text))
-            return offset
-        _in_range("byte offset", offset, 0, self._bytes[-1])
-        mark = bisect_right(self._bytes, offset) - 1
-        piece = _utf8(self.text[mark * _STRIDE : (mark + 1) * _STRIDE])
-        inside = offset - self._bytes[mark]
-        if inside < len(piece) and piece[inside] & 0xC0 == 0x80:
-            raise ValueError(f"byte offset {offset} is inside a UTF-8 character")
-        # The last checkpoint is the end, which may come early.
-        first = min(mark * _STRIDE, len(self.text))
-        return first + len(piece[:inside].decode("utf-8", "surrogatepass"))
+    def _byte_starts(self) -> list[int]:
+        """Return the byte where each line starts, and where the text ends."""
+        bounds = pairwise([0, *self._ends, len(self.text)])
+        return [*accumulate((len(_utf8(self.text[start:end])) for start, end in bounds), initial=0)]
 
 
 Source: TypeAlias = str | LineIndex
@@ -175,22 +123,12 @@ class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, rename={"end_line"
     ) -> Anchor:
         """Create an anchor from offsets in UTF-8 bytes."""
         index = _index(source)
-        last = None if end is None else index._from_byte(end)
-        return cls.from_offset(file, index, index._from_byte(offset), last, snippet=snippet)
-
-    @classmethod
-    def from_line_column(
-        cls, file: str, source: Source, line: int, column: int, *, snippet: str | None = None
-    ) -> Anchor:
-        """Create an anchor from a line and a column in code points, both from 1."""
-        return cls(file, *_index(source).position_at(line, column), snippet=snippet)
+        last = None if end is None else index.offset_of_byte(end)
+        return cls.from_offset(file, index, index.offset_of_byte(offset), last, snippet=snippet)
 
     def offset_in(self, source: Source) -> int:
         """Return the offset in code points. A byte order mark counts; column 1 is after it."""
         return _index(source).offset(self.line, self.col)
-
-    def byte_offset_in(self, source: ByteSource) -> int:
-        return _index(source).byte_offset(self.line, self.col)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
@@ -315,55 +253,24 @@ def relative_path(path: str | PurePath, root: str | PurePath, *, resolve: bool =
     """
     if resolve:
         path, root = os.path.realpath(os.path.join(root, path)), os.path.realpath(root)
-    path, root = str(path), str(root)
+    # The long form of a Windows path is an ordinary one with a prefix.
+    shorten = re.compile(r"[\\/]{2}[?.][\\/](UNC[\\/])?", re.IGNORECASE)
+    path, root = (
+        shorten.sub(lambda found: "//" if found[1] else "", str(each), count=1).replace("\\", "/")
+        for each in (path, root)
+    )
     if "\0" in path or "\0" in root:
         raise ValueError("a path cannot hold a NUL character")
-    drive, rooted, steps = _split(path, _is_windows(root))
-    home_drive, home_rooted, home = _split(root, True)
-    name = steps[-1] if steps and steps[-1] != ".." else "the path"
-    if not drive and not rooted:
-        if ".." in steps[:1]:
-            raise ValueError(f"{'/'.join(steps)} is outside the root")
-        return "/".join(steps) or "."
-    if not home_rooted:
-        raise ValueError(f"{name} is absolute and the root is relative, so they cannot be compared")
-    # A path like \src\a.py is on the drive that the root is on.
-    if (drive or home_drive) != home_drive or not rooted:
-        raise ValueError(f"{name} is outside the root")
-    above = steps[: len(home)]
-    if above != home and not (home_drive and [*map(str.lower, above)] == [*map(str.lower, home)]):
-        raise ValueError(f"{name} is outside the root")
-    return "/".join(steps[len(home) :]) or "."
-
-
-def _is_windows(path: str) -> bool:
-    return bool(_DRIVE.match(path)) or path[:2] in ("\\\\", "//", "\\/", "/\\")
-
-
-def _split(path: str, windows: bool) -> tuple[str, bool, list[str]]:
-    """Return drive or share in lower case, whether it starts at a root, and the steps without `.` and `..`."""
-    share = path[:2] == "\\\\" or (
-        windows and path[:2] in ("//", "\\/", "/\\") and path[2:3] not in ("/", "\\")
-    )
-    path = path.replace("\\", "/")
-    drive = ""
-    if path[:4] in ("//?/", "//./"):  # the long form of a Windows path
-        share = path[4:8].upper() == "UNC/"
-        path = "//" + path[8:] if share else path[4:]
-    if share:
-        server, _, rest = path[2:].partition("/")
-        folder, _, rest = rest.partition("/")
-        drive, path = f"//{server}/{folder}".lower(), f"/{rest}"
-    elif _DRIVE.match(path) and (windows or path[2:3] == "/"):
-        drive, path = path[:2].lower(), path[2:]
-    rooted = path.startswith("/")
-    steps: list[str] = []
-    for step in path.split("/"):
-        if step == ".." and steps and steps[-1] != "..":
-            steps.pop()
-        elif step not in ("", ".") and not (step == ".." and rooted):
-            steps.append(step)
-    return drive, rooted, steps
+    is_windows = bool(re.match(r"[A-Za-z]:/", path) or re.match(r"[A-Za-z]:|//", root))
+    kind, normal = (PureWindowsPath, ntpath.normpath) if is_windows else (PurePosixPath, posixpath.normpath)
+    given = kind(path)
+    try:
+        if given.drive and not given.root:
+            raise ValueError("relative to a folder that only Windows knows")
+        return kind(normal(kind(root) / given)).relative_to(normal(root)).as_posix()
+    except ValueError:
+        name = given.name if given.name not in ("", "..") else "the path"
+        raise ValueError(f"{name} is outside the root") from None
 
 
 def _path_problem(path: str) -> tuple[int, str] | None:
@@ -403,6 +310,10 @@ def _last_line(index: LineIndex, offset: int, end: int | None) -> int | None:
 
 def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def _utf16(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass")
 
 
 def _in_range(what: str, value: int, least: int, most: int) -> None:
