@@ -43,12 +43,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """`hint` is the model's next step, `recovery` a person's. `general` is one of the closed set `GENERAL`."""
+    """`hint` is the model's next step; docs/errors.md has a person's. `general` is one of the set `GENERAL`."""
 
     name: str
     meaning: str
     hint: str
-    recovery: str = ""
     kind: str = "internal"
     general: str = ""
 
@@ -181,134 +180,95 @@ def code_of_words(text: str) -> str | None:
     return _SYSTEM[found[0]] if found.lastgroup == "errno" else found.lastgroup
 
 
-# Name, kind, general code if it isn't the kind's: the meaning. Then the hint, then the recovery.
+# Name, kind, general code if it isn't the kind's: the meaning. Then the hint.
 _CODES: Final = """
 BAD_ARGS argument: The arguments do not have the shape that the tool expects.
 Correct the argument that the message names, then call again.
-The message names the argument and what is wrong with it. The tool's input schema has the rest.
 INTERNAL internal: Something failed unexpectedly.
 Do not repeat the same call. Go on without it, and tell the user the correlation id.
-The log has the details under the correlation id. This is a bug: report it.
 NOT_FOUND missing: What the call names does not exist.
 Check the spelling, or list what exists and pick a name from there.
-A search or a listing tool shows the names that exist.
 INVALID_PATH argument invalid_path: The file path is malformed, of the wrong kind, or outside what may be read.
 Pass a path relative to the project's root, with forward slashes, to a file that exists.
-Check whether a file or a directory is expected, and which root the server was started with.
 FORBIDDEN refused: The server is not allowed to do this.
 Do not retry. Ask the user for access, or work with what can be reached.
-Give the server's user the right that is missing, or leave the resource out.
 TIMEOUT timeout: There was no answer within the time allowed.
 Ask for less at once, or try again once.
-Narrow the call. If it is always slow, raise the server's deadline.
 TOO_LARGE limit too_large: What the call asks to work on is larger than the tool accepts.
 Pass a part of it: one file, a narrower range or a filter.
-Split the work, or raise the server's limit.
 RESOURCE_EXHAUSTED limit: Memory, disk space, open files or another resource ran out.
 Ask for less at once. If that fails too, stop and tell the user.
-Free the resource, or give the server more of it.
 NOT_IMPLEMENTED unsupported: The tool does not do this, or not for this kind of input.
 Use another tool, or another option of this one.
-The tool's description says what it covers.
 UPGRADE_REQUIRED refused upgrade_required: The feature needs a higher tier.
 Go on without the feature, and tell the user which tier has it.
-The upgrade hints name the feature and the tier.
 DEPENDENCY_UNAVAILABLE unavailable: A program, module or service that the tool needs is not available.
 Tell the user what is missing. Tools that do not need it still work.
-Install what the message names, or bring the service back.
 RATE_LIMITED limit: Too many calls in too short a time.
 Wait for the time that the details state, then call again.
-Space the calls out, or raise the quota.
 TOOL_FAILED internal: The tool reported a failure in its own words.
 Read the message: it is the tool's own.
-See the tool's documentation.
 MAP_NOT_BUILT unavailable: There is no index: it is still being built, or cannot be built here.
 Build the index, or use tools that look at the files directly.
-Run the server's rebuild tool. A first build takes a while.
 NODE_NOT_FOUND missing: No node of the index has this id.
 Take an id from a search or an overview. The index may be older than the files.
-Rebuild the index if files were added or renamed.
 BAD_NODE_ID argument: The node id cannot be parsed.
 Write it as <lang>:<relpath>[#qualifiedName], for example py:src/app.py#App.run.
-Copy ids from results instead of composing them.
 FILE_DELETED missing: The file existed when the index was built, but is gone now.
 Search for the symbol: it may have moved to another file.
-Rebuild the index.
 SYMBOL_NOT_FOUND missing: The file has no symbol of this name now.
 Look at the names that the details list, or search for the symbol.
-Rebuild the index if the symbol was renamed or moved.
 LSP_UNAVAILABLE unavailable: The language server is not installed, or not on the PATH.
 Tell the user which language server to install. The index still answers.
-Install the program that the message names and put it on the PATH.
 LSP_FAILED unavailable: The language server crashed repeatedly and was switched off.
 Use the index instead, and tell the user.
-The server's status tool shows the end of its error output.
 LSP_TIMEOUT timeout: The language server did not answer in time.
 Try once more, or use the index instead.
-Large projects take a while to load. Raise the deadline if this persists.
 RESULT_TOO_LARGE limit too_large: The result cannot be cut to the budget and stay valid.
 Ask for less, raise the budget, or read it in parts by its handle.
-Use a filter of the tool, or give the tool a larger budget in the configuration.
 RESULT_REDACTED internal: A secret was masked where the schema fixes the format, so there is no structured content.
 Read the text of the result; what was masked is marked there.
-Loosen the schema of that field, or leave the secret out of the result.
 BAD_RESULT internal: The tool returned something that cannot be put on the wire.
 Do not repeat the same call. Tell the user that the tool is broken.
-Return JSON values, text, or content blocks.
 MASK_UNKNOWN argument: A placeholder in the arguments stands for a masked value that is not known here.
 Read the value again from the same server, and use the new placeholder as it is; do not make one up.
-Placeholders are kept for a server and a caller, as long as results are. Check that all replicas use one vault.
 HANDLE_UNKNOWN missing: No stored result has this handle.
 Copy the handle exactly as it was given, or call the tool again.
-Another caller's handle counts as unknown, too. Check that all replicas use one vault.
 HANDLE_EXPIRED missing: The stored result has expired.
 Call the tool again and read on from the new handle.
-Keep results longer, or give the vault more space.
 HANDLE_DELETED missing: The stored result was deleted on purpose.
 Call the tool again if the result is still needed.
-Somebody purged the vault.
 HANDLE_DAMAGED unavailable: The stored result cannot be read back whole.
 Call the tool again and use the new handle.
-Check the disk, then purge the vault.
 BAD_PATH argument: The JSON pointer leads nowhere in the stored result.
 Go up one segment and read what is there. Pointers look like /items/0/name.
-In a segment, ~1 stands for a slash and ~0 for a tilde.
 BAD_OFFSET argument: The offset is past the end, or not a position.
 Use the offset that the last page stated. Past the end there is nothing more to read.
-Offsets count from 0, in the unit that the page states.
 BAD_QUERY argument: The query or the pattern cannot be parsed.
 Fix it at the position given. `query` is JMESPath; `grep` is an RE2 pattern, without lookaround.
-Try the expression on a small result first.
 QUERY_TOO_COSTLY limit: The query was stopped: it needed more time or memory than is allowed.
 Narrow it with a path, or read pages instead.
-Raise the vault's limits if such queries are common.
 VAULT_UNAVAILABLE unavailable: The vault, which keeps whole results, cannot be reached.
 Try again in a moment, or call the tool again with a narrower request.
-Check the vault's file or server. Results are still cut, but not kept, until it is back.
 UPSTREAM_UNAVAILABLE unavailable: The server behind the proxy could not be started or reached.
 Do not retry at once. Tell the user that the server is down.
-Run the server's command, or open its address, without the proxy.
 UPSTREAM_DIED unavailable: The server behind the proxy exited before it answered.
 The call may have taken effect. Check before calling again.
-The server's own error output says why it exited.
 UPSTREAM_TIMEOUT timeout: The server behind the proxy did not answer in time.
 The call may still take effect. Check, then ask for less at once.
-Raise the proxy's deadline if the tool is slow by nature.
 UPSTREAM_BAD_REPLY internal: The server behind the proxy answered with something that is not a valid message.
 Do not repeat the same call. Tell the user that the server is broken.
-Look at the reply without the proxy, and report it to the server's authors.
 FRAME_TOO_LARGE limit too_large: The message is larger than the proxy reads.
 Ask for less at once.
-Raise the proxy's limit on frames and bodies.
 """
 
 
 def _read(text: str) -> Iterator[Code]:
     lines = iter(text.strip().splitlines())
-    for head, hint, recovery in zip(lines, lines, lines, strict=True):
+    for head, hint in zip(lines, lines, strict=True):
         names, _, meaning = head.partition(": ")
         name, kind, *general = names.split()
-        yield Code(name, meaning, hint, recovery, kind, *general)
+        yield Code(name, meaning, hint, kind, *general)
 
 
 CATALOGUE: Final = Catalogue(_read(_CODES))

@@ -42,13 +42,7 @@ class _Carried(NamedTuple):
     problem: Any
 
 
-class Rule(NamedTuple):
-    """Classes (with their top-level package), their code, what is shown of them, and the function for it."""
-
-    classes: str
-    code: str
-    shown: str
-    explain: Callable[[Any, FailedCall], _Explained | _Carried | None]
+_Rule = Callable[[Any, FailedCall], _Explained | _Carried | None]
 
 
 def passes_through(exception: BaseException) -> bool:
@@ -141,7 +135,7 @@ def _explain(exception: BaseException, call: FailedCall) -> _Explained | _Carrie
             package = kind.__module__.partition(".")[0]
             rule = _BY_CLASS.get(f"{package}.{kind.__name__}".removeprefix("builtins."))
             try:
-                if rule and (explained := rule.explain(exception, call)):
+                if rule and (explained := rule(exception, call)):
                     return explained
             except Exception:
                 # An exception may be as broken as what it reports. Then it counts as unexpected.
@@ -310,9 +304,6 @@ def _in_its_words(code: str) -> Callable[[Any, FailedCall], _Explained]:
     return lambda error, call: _Explained(code, _own_message(error))
 
 
-_LINE: Final = "the first line of its message"
-_GENERIC: Final = "a generic sentence"
-_REASONS: Final = "field and reason, at most five; never the values"
 _SCHEMA: Final = "jsonschema.ValidationError jsonschema_rs.ValidationError"
 _TIMEOUTS: Final = (
     "TimeoutError subprocess.TimeoutExpired requests.Timeout httpx.TimeoutException httpx2.TimeoutException"
@@ -323,37 +314,34 @@ _CONNECTIONS: Final = (
     " valkey.ConnectionError httpx.TransportError httpx2.TransportError httpcore.NetworkError"
     " aiohttp.ClientConnectionError"
 )
-_WRONG_CALL: Final = "what is wrong with the arguments, if the call itself failed; otherwise unexpected"
-_LOOKUP: Final = f"{_LINE}; KeyError and IndexError are unexpected"
-_NUMBER: Final = "the system's message for its number; most numbers are unexpected"
-_WRAPPED: Final = "its message; if it wraps another exception, what is shown for that one"
 # Written for the other end of the wire.
 _FOR_CALLERS: Final = "mcp.ResourceError fastmcp.ResourceError fastmcp.PromptError"
-# The most specific class of an exception decides, so the order doesn't matter.
-RULES: Final = (
-    Rule("ValueError", "BAD_ARGS", _LINE, _in_its_words("BAD_ARGS")),
-    Rule("pydantic_core.ValidationError pydantic.ValidationError", "BAD_ARGS", _REASONS, _pydantic),
-    Rule("msgspec.ValidationError", "BAD_ARGS", _REASONS, _msgspec),
-    Rule(_SCHEMA, "BAD_ARGS", _REASONS, _jsonschema),
-    Rule("TypeError", "BAD_ARGS", _WRONG_CALL, _wrong_call),
-    Rule("UnicodeError", "BAD_ARGS", "the encoding and the position", _unicode),
-    Rule("SyntaxError", "BAD_ARGS", "the line number", _syntax),
-    Rule("LookupError", "NOT_FOUND", _LOOKUP, _lookup),
-    Rule("FileNotFoundError", "NOT_FOUND", "the path", _file("NOT_FOUND", "File not found")),
-    Rule("NotADirectoryError", "INVALID_PATH", "the path", _file("INVALID_PATH", "Not a directory")),
-    Rule("IsADirectoryError", "INVALID_PATH", "the path", _file("INVALID_PATH", "This is a directory")),
-    Rule("FileExistsError", "INVALID_PATH", "the path", _file("INVALID_PATH", "It exists already")),
-    Rule("PermissionError", "FORBIDDEN", "the path", _file("FORBIDDEN", "Not permitted")),
-    Rule("MemoryError RecursionError", "RESOURCE_EXHAUSTED", _GENERIC, _generic("RESOURCE_EXHAUSTED")),
-    Rule("OSError", "/".join(dict.fromkeys(_ERRNO.values())), _NUMBER, _os),
-    Rule("NotImplementedError", "NOT_IMPLEMENTED", _LINE, _in_its_words("NOT_IMPLEMENTED")),
-    Rule("ImportError", "DEPENDENCY_UNAVAILABLE", "the module's name", _import),
-    Rule(_TIMEOUTS, "TIMEOUT", _GENERIC, _generic("TIMEOUT")),
-    Rule(_CONNECTIONS, "DEPENDENCY_UNAVAILABLE", _GENERIC, _generic("DEPENDENCY_UNAVAILABLE")),
-    Rule("mcp.ToolError fastmcp.ToolError", "TOOL_FAILED", _WRAPPED, _tool_error),
-    Rule("mcp.MCPError", "by its number and its words", "its message and, among the details, its data", _mcp),
-    Rule("mcp_envelope.BadNodeId", "BAD_NODE_ID", _LINE, _in_its_words("BAD_NODE_ID")),
-    Rule(_FOR_CALLERS, "TOOL_FAILED", _LINE, _in_its_words("TOOL_FAILED")),
-    Rule("fastmcp.AuthorizationError", "FORBIDDEN", _LINE, _in_its_words("FORBIDDEN")),
-)
-_BY_CLASS: Final = {name: rule for rule in RULES for name in rule.classes.split()}
+# Classes, with their top-level package, and what is shown of them; docs/errors.md says it in words. The most
+# specific class of an exception decides, so the order doesn't matter.
+RULES: Final[Mapping[str, _Rule]] = {
+    "ValueError": _in_its_words("BAD_ARGS"),
+    "pydantic_core.ValidationError pydantic.ValidationError": _pydantic,
+    "msgspec.ValidationError": _msgspec,
+    _SCHEMA: _jsonschema,
+    "TypeError": _wrong_call,
+    "UnicodeError": _unicode,
+    "SyntaxError": _syntax,
+    "LookupError": _lookup,
+    "FileNotFoundError": _file("NOT_FOUND", "File not found"),
+    "NotADirectoryError": _file("INVALID_PATH", "Not a directory"),
+    "IsADirectoryError": _file("INVALID_PATH", "This is a directory"),
+    "FileExistsError": _file("INVALID_PATH", "It exists already"),
+    "PermissionError": _file("FORBIDDEN", "Not permitted"),
+    "MemoryError RecursionError": _generic("RESOURCE_EXHAUSTED"),
+    "OSError": _os,
+    "NotImplementedError": _in_its_words("NOT_IMPLEMENTED"),
+    "ImportError": _import,
+    _TIMEOUTS: _generic("TIMEOUT"),
+    _CONNECTIONS: _generic("DEPENDENCY_UNAVAILABLE"),
+    "mcp.ToolError fastmcp.ToolError": _tool_error,
+    "mcp.MCPError": _mcp,
+    "mcp_envelope.BadNodeId": _in_its_words("BAD_NODE_ID"),
+    _FOR_CALLERS: _in_its_words("TOOL_FAILED"),
+    "fastmcp.AuthorizationError": _in_its_words("FORBIDDEN"),
+}
+_BY_CLASS: Final = {name: rule for names, rule in RULES.items() for name in names.split()}
