@@ -1,11 +1,11 @@
 """JMESPath over a stored payload of any size: the library's parser, interpreter and functions, within limits.
 
 Strategy: the library's interpreter works on decoded JSON. This one also takes a `StoredValue`, which is still in
-the store, and a `_Projection`, a list whose items are made one at a time. Keys, indexes and slices of a stored
-value are looked up in its index; a projection, a filter, `[]`, `map`, `max_by` and `min_by` go over its children
-one by one; `length`, `keys` and `type` decode nothing. Whatever needs all of a value at once gets it, if it is of
-moderate size: the tree marks those places with a `decoded` node. So a filter over 200 MB needs the memory of one
-record. Every step is counted, and every function says what it will cost before it runs.
+the store. Keys and indexes of a stored value are looked up in its index; a projection, a filter, a slice and `[]`
+go over its children one by one, and keep what they select; `length`, `keys` and `type` decode nothing. Whatever
+needs all of a value at once gets it, if it is of moderate size: the tree marks those places with a `decoded` node.
+So a filter over 200 MB needs the memory of a record and of what it finds. Every step is counted, and every function
+says what it will cost before it runs.
 
 The answers are the library's, with two differences. A step into a string that holds JSON goes on inside:
 `result.rows[0]` works whether `result` is an object or one written into a string. And where the library fails on
@@ -16,10 +16,8 @@ the wrong type) is reported only if the evaluation gets that far.
 from __future__ import annotations
 
 import re
-import sys
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -52,8 +50,6 @@ _ADVICE: Final = (
     "or give a path."
 )
 _DEEPEST: Final = 64
-# How many of the last items of a projection are kept to find one of them.
-_LAST: Final = 1000
 # What a reference, an entry of a dictionary and an empty container take in memory, about.
 _POINTER: Final = 8
 _ENTRY: Final = 100
@@ -358,23 +354,6 @@ class _Functions(Functions):  # type: ignore[misc]
 # -- evaluation ---------------------------------------------------------------------------------------------
 
 
-class _Projection:
-    """A list whose items are made one at a time, whenever they are iterated over.
-
-    The library takes a class of this name for a list.
-    """
-
-    def __init__(self, items: Callable[[], Iterator[Any]]) -> None:
-        self._items = items
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._items()
-
-    def __bool__(self) -> bool:
-        return any(True for _ in self)
-
-
-_LAZY: Final = (StoredValue, _Projection)
 # What has an order.
 _ORDERED: Final = {int: "number", float: "number", _Number: "number", str: "string"}
 
@@ -399,17 +378,7 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
     def written(self, found: Any) -> bytes:
         """Return a result as JSON."""
         largest = self._limits.result
-        if isinstance(found, _Projection):
-            data = bytearray()
-            for item in found:
-                mark = self._guard.held
-                data += self.written(item) + b","
-                self._guard.held = mark
-                if len(data) > largest:
-                    break
-            else:
-                return b"[%b]" % bytes(data[:-1])
-        elif isinstance(found, StoredValue):
+        if isinstance(found, StoredValue):
             if found.size <= largest:
                 return found.raw()
         elif self._functions.measure(found, largest) <= largest and len(encoded := _ENCODE(found)) <= largest:
@@ -420,15 +389,6 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
 
     def _decoded(self, found: Any) -> Any:
         """All of it, as the library takes it."""
-        if isinstance(found, _Projection):
-            items: list[Any] = []
-            for item in found:
-                if not isinstance(item, _LAZY):
-                    size = self._functions.measure(item, self._guard.memory_left)
-                    self._guard.hold(_OBJECT + 3 * size)
-                self._guard.hold(_POINTER)
-                items.append(self._decoded(item))
-            return items
         if isinstance(found, StoredValue):
             if found.size > self._limits.whole:
                 size = f"{found.size / (1 << 20):.0f} MB"
@@ -461,10 +421,21 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
     def _items(self, base: Any, kind: str = "array") -> Any:
         """The items of a list or the values of an object, one by one if it is not decoded; else None."""
         if isinstance(base, StoredValue):
-            return _Projection(lambda: self._children(base)) if base.kind == kind else None
+            return self._children(base) if base.kind == kind else None
         if kind == "object":
             return base.values() if type(base) is dict else None
-        return base if isinstance(base, list | _Projection) else None
+        return base if type(base) is list else None
+
+    def _kept(self, items: Iterable[Any]) -> list[Any]:
+        """What comes of a stored value, one by one, as a list."""
+        kept: list[Any] = []
+        for item in items:
+            if not isinstance(item, StoredValue):
+                size = self._functions.measure(item, self._guard.memory_left)
+                self._guard.hold(_OBJECT + 3 * size)
+            self._guard.hold(_POINTER)
+            kept.append(self._decoded(item))
+        return kept
 
     def _children(self, value: StoredValue, first: int = 0) -> Iterator[Any]:
         """The items of a list or the values of an object. Small ones are decoded while they are looked at."""
@@ -489,13 +460,6 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
 
     def visit_index(self, node: Node, value: Any) -> Any:
         index, value = node["value"], self._entered(value)
-        if isinstance(value, _Projection):
-            if index >= 0:
-                return next(islice(value, min(index, sys.maxsize), None), None)
-            if -index <= _LAST:
-                last = deque(value, maxlen=-index)
-                return last[0] if len(last) == -index else None
-            value = self._decoded(value)
         if isinstance(value, StoredValue):
             return _not_null(value.item(index + value.total if index < 0 else index))
         return super().visit_index(node, value)
@@ -509,13 +473,8 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
                 return [] if value.kind == "array" else None
             forward = picked if picked.step > 0 else picked[::-1]
             count = forward[-1] - forward[0] + 1
-            items = _Projection(lambda: islice(self._children(value, forward[0]), 0, count, forward.step))
-            return items if forward is picked else self._decoded(items)[::-1]
-        if isinstance(value, _Projection):
-            if min(start or 0, stop or 0, step or 0) >= 0:
-                ends = [None if end is None else min(end, sys.maxsize) for end in (start, stop, step)]
-                return _Projection(lambda: islice(value, *ends))
-            value = self._decoded(value)
+            items = self._kept(islice(self._children(value, forward[0]), 0, count, forward.step))
+            return items if forward is picked else items[::-1]
         return self._made(super().visit_slice(node, value) or []) if type(value) is list else None
 
     def _made(self, items: list[Any]) -> list[Any]:
@@ -529,16 +488,17 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
         left, right, *condition = node["children"]
         base = self._entered(self.visit(left, value))
         items = self._items(base, "object" if node["type"] == "value_projection" else "array")
-        if isinstance(items, _Projection):
-            return _Projection(lambda: self._projected(items, right, *condition))
+        if isinstance(base, StoredValue):
+            return (
+                None if items is None else self._kept(self._projected(items, right, *condition, frees=True))
+            )
         return None if items is None else self._made(list(self._projected(items, right, *condition)))
 
     visit_filter_projection = visit_value_projection = visit_projection
 
     def _projected(
-        self, items: Iterable[Any], right: Node, condition: Node | None = None, *, nulls: bool = False
+        self, items: Iterable[Any], right: Node, condition: Node | None = None, *, frees: bool = False
     ) -> Iterator[Any]:
-        is_lazy = isinstance(items, _Projection)
         as_it_is = right["type"] == "identity"
         for item in items:
             self._guard.spend(1)
@@ -546,18 +506,19 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
             result = None
             if condition is None or not self._is_false(self.visit(condition, item)):
                 result = item if as_it_is else self.visit(right, item)
-            if is_lazy:
+            if frees:
                 # What an item took is free when the next one comes; whoever keeps a result counts it.
                 self._guard.held = mark
-            if result is not None or nulls:
+            if result is not None:
                 yield result
 
     def visit_flatten(self, node: Node, value: Any) -> Any:
-        items = self._items(self._entered(self.visit(node["children"][0], value)))
-        if isinstance(items, _Projection):
-            return _Projection(lambda: self._flat(items))
+        base = self._entered(self.visit(node["children"][0], value))
+        items = self._items(base)
         if items is None:
             return None
+        if isinstance(base, StoredValue):
+            return self._kept(self._flat(items))
         self._guard.spend(len(items))
         self._guard.hold(_OBJECT + _POINTER * sum([len(item) if type(item) is list else 1 for item in items]))
         return list(self._flat(items))
@@ -584,8 +545,7 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
     def visit_comparator(self, node: Node, value: Any) -> Any:
         first, second = node["children"]
         left, right = self.visit(first, value), self.visit(second, value)
-        if isinstance(left, _LAZY) or isinstance(right, _LAZY):
-            left, right = self._decoded(left), self._decoded(right)
+        left, right = self._decoded(left), self._decoded(right)
         kind, same = type(left), type(left) is type(right)
         if kind is str:
             self._guard.spend(len(left) // _CHARACTERS)
@@ -619,8 +579,6 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
             return not value
         if isinstance(value, StoredValue) and value.kind in ("array", "object", "string"):
             return value.total == 0
-        if isinstance(value, _Projection):
-            return not value
         return bool(super()._is_false(self._decoded(value)))
 
     # -- calls ----------------------------------------------------------------------------------------------
@@ -628,15 +586,10 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
     def visit_function_expression(self, node: Node, value: Any) -> Any:
         name = node["value"]
         arguments = [self.visit(child, value) for child in node["children"]]
-        if isinstance(arguments[0], _LAZY) and (known := self._undecoded(name, arguments[0])) is not None:
+        first = arguments[0]
+        if isinstance(first, StoredValue) and (known := self._undecoded(name, first)) is not None:
             return known
-        if name in ("map", "max_by", "min_by"):
-            arguments = [self._items_or_value(one) for one in arguments]
-        if name == "map" and isinstance(arguments[1], _Projection):
-            expression, items = arguments
-            return _Projection(lambda: self._projected(items, expression.expression, nulls=True))
-        if name not in ("max_by", "min_by"):
-            arguments = list(map(self._decoded, arguments))
+        arguments = list(map(self._decoded, arguments))
         try:
             return self._functions.call_function(name, arguments)
         except JMESPathTypeError as error:
@@ -646,25 +599,15 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
         except (OverflowError, ValueError) as error:
             raise self._bad(node, f"{name}() cannot compute with such a number: {error}") from None
 
-    def _items_or_value(self, value: Any) -> Any:
-        if not isinstance(value, StoredValue):
-            return value
-        items = self._items(value)
-        return self._decoded(value) if items is None else items
-
     def _bad(self, node: Node, what: str) -> BadQuery:
         return BadQuery(what, self._expression, node["at"], _EXAMPLE)
 
-    def _undecoded(self, name: str, value: StoredValue | _Projection) -> Any:
+    def _undecoded(self, name: str, value: StoredValue) -> Any:
         """What a function says of a value that is not decoded; None if it has to be."""
-        if isinstance(value, _Projection):
-            return sum(1 for _ in value) if name == "length" else None
         if name == "type" and value.kind != "text":
             return value.kind
         if name == "length" and value.kind in ("array", "object", "string"):
             return value.total
-        if name == "values":
-            return self._items(value, "object")
         if value.kind == "object" and name == "keys":
             keys: list[str] = []
             for key in value.member_keys():
