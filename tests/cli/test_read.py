@@ -591,21 +591,6 @@ def test_a_terminal_gets_no_control_characters(stored: Stored, tmp_path: Path) -
     assert "\x9b" not in shown
 
 
-def test_progress_is_told_if_it_takes_long(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clock = iter(range(100))
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    chunks = [b"x" * 1024] * 4
-    assert list(console.watched(chunks, 4096, True)) == chunks
-    said = capsys.readouterr().err
-    assert "\r2.0 KiB of 4.0 KiB, 50%" in said
-    assert said.endswith(" \r")
-    assert list(console.watched(chunks, 4096, False)) == chunks
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [

@@ -251,22 +251,17 @@ def test_replies_without_a_body(method: str, head: bytes) -> None:
     assert [body for _, body in found] == [b""]
 
 
-_CODINGS = pytest.mark.parametrize("coding", ["gzip", "deflate", "raw deflate", "gzip, deflate"])
+_CODINGS = pytest.mark.parametrize("coding", ["gzip", "deflate", "gzip, deflate"])
 
 
 def _packed(text: bytes, coding: str) -> bytes:
     for each in coding.split(", "):
-        if each == "raw deflate":
-            raw = zlib.compressobj(wbits=-15)
-            text = raw.compress(text) + raw.flush()
-        else:
-            text = gzip.compress(text) if each == "gzip" else zlib.compress(text)
+        text = gzip.compress(text) if each == "gzip" else zlib.compress(text)
     return text
 
 
 def _encoded(packed: bytes, coding: str) -> bytes:
-    named = coding.removeprefix("raw ")
-    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {named}\r\nContent-Length: {len(packed)}\r\n\r\n"
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(packed)}\r\n\r\n"
     return head.encode() + packed
 
 
@@ -290,13 +285,9 @@ def test_incomplete_compressed_bodies(coding: str, lacking: int) -> None:
         ask(f"http://127.0.0.1:{port}")
 
 
-def test_several_gzip_members() -> None:
-    parts = [b"some " * 300_000, b"", *[b"%d," % number for number in range(3000)]]
-    packed = b"".join(map(gzip.compress, parts))
-    with serving(Script(_encoded(packed, "gzip"), _encoded(packed + bytes(1000), "gzip"))) as port:
-        found = ask(f"http://127.0.0.1:{port}", 2)
-    assert [body for _, body in found] == [b"".join(parts)] * 2
-    with serving(Script(_encoded(packed[:-9], "gzip"))) as port, pytest.raises(Unanswered):
+def test_what_follows_a_compressed_body_is_not_lost_silently() -> None:
+    packed = gzip.compress(b"some " * 300_000) + gzip.compress(b"more")
+    with serving(Script(_encoded(packed, "gzip"))) as port, pytest.raises(Unanswered):
         ask(f"http://127.0.0.1:{port}")
 
 

@@ -12,8 +12,7 @@ import argparse
 import codecs
 import os
 import sys
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Literal, NoReturn, TextIO, TypeVar
 
@@ -46,9 +45,6 @@ _UNSAFE: Final = {
     for code in (*range(32), *range(127, 160), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
     if chr(code) not in "\t\n"
 }
-# Seconds before progress is first shown, and between updates.
-_PROGRESS_AFTER: Final = 1.0
-_PROGRESS_EVERY: Final = 0.2
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _AGES: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
@@ -299,26 +295,6 @@ def show(chunks: Iterable[bytes]) -> None:
     if last != "\n":
         # Keep the shell prompt on a line of its own.
         write_out(b"\n")
-
-
-def watched(chunks: Iterable[bytes], size: int, visible: bool) -> Iterator[bytes]:
-    """Yield the chunks unchanged, and show progress on standard error if it takes long."""
-    stream = sys.stderr if visible and sys.stderr is not None and sys.stderr.isatty() else None
-    begun = told = time.monotonic()
-    done = 0
-    try:
-        for chunk in chunks:
-            yield chunk
-            done += len(chunk)
-            now = time.monotonic()
-            if stream is not None and now - begun > _PROGRESS_AFTER and now - told > _PROGRESS_EVERY:
-                told = now
-                stream.write(f"\r{human_size(done)} of {human_size(size)}, {done / max(size, 1):.0%}  ")
-                stream.flush()
-    finally:
-        if stream is not None and told > begun:
-            stream.write(f"\r{' ' * 40}\r")
-            stream.flush()
 
 
 def write_out(result: bytes) -> None:

@@ -250,15 +250,12 @@ class _Reading:
             message = "Nothing is stored here: there is no vault."
             raise Failure("HANDLE_UNKNOWN", message, "Name one with --vault.")
         stored = self.vault.open(options.handle)
-        chunks, size = stored.stream(), stored.entry.size
         if options.exact and options.path:
-            text = exact_text(stored, options.path)
-            chunks, size = _texts(text), text.size
+            self._put(_texts(exact_text(stored, options.path)))
         elif options.path:
-            value = _found(stored, options.path, opened=False)
-            chunks, size = value.stream(), value.size
-        to_screen = options.output == files.STDIN and console.is_terminal()
-        self._put(console.watched(chunks, size, not to_screen))
+            self._put(_found(stored, options.path, opened=False).stream())
+        else:
+            self._put(stored.stream())
 
 
 def _texts(text: StoredValue | ExactText) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """The catalogue of rules, and what a finding is.
 
-A rule is data, so that the command, the reports and the page in docs/ agree. A finding is a rule, a position and a
+A rule is data, so that the command and the reports agree. A finding is a rule, a position and a
 message; it also keeps the tool it was found in, for the fixer.
 """
 
@@ -143,13 +143,3 @@ def chosen(select: Collection[str], ignore: Collection[str]) -> frozenset[str]:
     """The rules selected by prefixes: `ENV` is all of them, `ENV003` is one. `ignore` wins."""
     wanted = [name for name in RULES if not select or name.startswith(tuple(select))]
     return frozenset(name for name in wanted if not (ignore and name.startswith(tuple(ignore))))
-
-
-def markdown_table() -> str:
-    """The table of docs/lint.md."""
-    rows = ["| rule | name | what is found | `--fix` |", "|---|---|---|---|"]
-    rows += [
-        f"| {rule.id} | {rule.name} | {rule.message} | {'simple cases' if rule.fixable else ''} |"
-        for rule in RULES.values()
-    ]
-    return "\n".join(rows) + "\n"

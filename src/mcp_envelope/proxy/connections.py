@@ -145,8 +145,8 @@ class Response:
     def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body as it arrives, decompressed."""
         chunks = self.raw()
-        for coding in reversed(self.codings):
-            chunks = _decompressed(chunks, coding)
+        for _ in self.codings:
+            chunks = _decompressed(chunks)
         return chunks
 
     def release(self) -> None:
@@ -249,35 +249,21 @@ class Response:
         self._wake()
 
 
-async def _decompressed(chunks: AsyncGenerator[bytes, None], coding: str) -> AsyncGenerator[bytes, None]:
+async def _decompressed(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """Decompress in steps, since a few bytes may expand to very many."""
-    wbits = zlib.MAX_WBITS if coding == "deflate" else zlib.MAX_WBITS | 16
-    inflater, is_begun = zlib.decompressobj(wbits), False
+    # gzip or zlib: the data says itself which it is.
+    inflater, is_begun = zlib.decompressobj(zlib.MAX_WBITS | 32), False
     try:
         async for chunk in chunks:
             step = b""
             while chunk or step:
-                if inflater.eof and not chunk:
-                    break
-                if inflater.eof and (coding == "deflate" or not chunk.startswith(b"\x1f")):
-                    # Padding. Only another gzip member would be part of the body.
-                    async for _ in chunks:
-                        pass
-                    return
-                if inflater.eof:
-                    inflater = zlib.decompressobj(wbits)
-                try:
-                    step = inflater.decompress(chunk, _INFLATE_STEP)
-                except zlib.error:
-                    if coding != "deflate" or is_begun:
-                        raise
-                    # Some servers send deflate without its zlib wrapper.
-                    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-                    step = inflater.decompress(chunk, _INFLATE_STEP)
+                step = inflater.decompress(chunk, _INFLATE_STEP)
                 is_begun = True
                 if step:
                     yield step
-                chunk = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+                chunk = b"" if inflater.eof else inflater.unconsumed_tail
+            if inflater.unused_data:
+                raise Unanswered("something follows the compressed reply")
     except zlib.error as error:
         raise Unanswered(f"the reply cannot be decompressed: {error}") from None
     if is_begun and not inflater.eof:
