@@ -43,6 +43,7 @@ def test_every_offset_is_where_a_naive_walk_says_and_comes_back(text: str) -> No
         inside = offset > 0 and text[offset - 1 : offset + 1] == "\r\n"
         back = offset - 1 if inside else max(offset, int(text.startswith("\ufeff")))
         assert anchor.offset_in(index) == back
+        assert index.position_at(line, back - index.offset(line, 1) + 1) == (line, col)
         byte += len(text[offset : offset + 1].encode())
     assert byte == len(data)
 
@@ -58,6 +59,7 @@ def test_bytes_inside_a_character_and_halves_of_a_pair_are_refused(text: str) ->
         else:
             index.offset_of_byte(byte)
     lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
+    assert [index.line_text(line) for line in range(1, index.line_count() + 1)] == lines
     for line, content in enumerate(lines, 1):
         units = content.encode("utf-16-le")
         for col in range(1, len(units) // 2 + 2):

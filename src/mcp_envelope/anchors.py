@@ -54,17 +54,29 @@ class LineIndex:
         line = bisect_right(self._starts, offset)
         return line, len(_utf16(self.text[self._starts[line - 1] : offset])) // 2 + 1
 
+    def position_at(self, line: int, column: int) -> tuple[int, int]:
+        """Return line and UTF-16 column for a line and a column in code points, both from 1."""
+        _in_range(f"column of line {line}", column, 1, len(self.line_text(line)) + 1)
+        return self.position(self._starts[line - 1] + column - 1)
+
     def offset(self, line: int, col: int) -> int:
         """Return the offset in code points of a line and a UTF-16 column."""
-        _in_range("line", line, 1, len(self._starts))
-        start, end = self._starts[line - 1], [*self._ends, len(self.text)][line - 1]
-        text = self.text[start:end].rstrip("\r\n")
+        text = self.line_text(line)
         units = _utf16(text)
         _in_range(f"col of line {line}", col, 1, len(units) // 2 + 1)
         before = units[: 2 * (col - 1)].decode("utf-16-le", "surrogatepass")
         if not text.startswith(before):
             raise ValueError(f"col {col} of line {line} is between the two halves of one character")
-        return start + len(before)
+        return self._starts[line - 1] + len(before)
+
+    def line_text(self, line: int) -> str:
+        """Return a line without its end and without a byte order mark."""
+        _in_range("line", line, 1, len(self._starts))
+        end = self._ends[line - 1] if line <= len(self._ends) else None
+        return self.text[self._starts[line - 1] : end].rstrip("\r\n")
+
+    def line_count(self) -> int:
+        return len(self._starts)
 
     def offset_of_byte(self, at: int) -> int:
         """Return the offset in code points of an offset in UTF-8 bytes."""
