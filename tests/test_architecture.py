@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
 
 # These stand alone. Edits of configuration files need positions in JSON, and what they show must hide secrets.
-ALONE = {"lint": set[str](), "clients": {"jsontext", "redaction", "secrets"}}
+ALONE = {"lint": set[str](), "clients": {"budget", "jsontext", "redaction", "secrets"}}
 
 # What speaks to others belongs above the gateway. A store may live on another machine.
 OUTSIDE = {

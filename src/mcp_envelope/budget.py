@@ -61,6 +61,14 @@ class Caps(msgspec.Struct, frozen=True):
         )
 
     @property
+    def halves(self) -> Caps:
+        """The same for one of two lanes of which both are shown."""
+        most_bytes, characters, lines = [
+            None if cap is None else cap // 2 for cap in (self.max_bytes, self.characters, self.lines)
+        ]
+        return Caps(most_bytes, characters, lines, self.error_characters)
+
+    @property
     def most_bytes(self) -> int:
         return min(self.max_bytes or 1 << 60, 4 * (self.characters or 1 << 60))
 
@@ -105,6 +113,12 @@ class Budget(msgspec.Struct, frozen=True):
     def for_errors(self) -> Budget:
         return self if self.caps is None else msgspec.structs.replace(self, caps=self.caps.for_errors)
 
+    @property
+    def halves(self) -> Budget:
+        least = MIN_BYTES if self.unit == "bytes" else MIN_TOKENS
+        caps = None if self.caps is None else self.caps.halves
+        return msgspec.structs.replace(self, limit=max(self.limit // 2, least), caps=caps)
+
     def is_within(self, other: Budget) -> bool:
         """Whether every text within this budget is certainly within the other one, too."""
         if self.meter.name == other.meter.name:
@@ -121,6 +135,10 @@ class Budget(msgspec.Struct, frozen=True):
     def is_certain(self, text: bytes, limit: int) -> bool:
         """Whether the length alone says that a text is within `limit`: a token has at least one byte."""
         return len(text) <= limit and (self.caps is None or len(text) < self.caps.certain)
+
+    def is_certain_size(self, size: int) -> bool:
+        """The same of a text of so many bytes, and the whole limit."""
+        return size <= self.limit and (self.caps is None or size < self.caps.certain)
 
     def load(self, text: bytes, used: int) -> int:
         """Return what a text that counts for `used` takes of the limit that it comes closest to."""

@@ -182,11 +182,13 @@ def make_plan(
     masking: Masking | None = None,
     is_masked: bool = False,
     statement: Statement | None = None,
+    shares: bool = False,
 ) -> Plan:
     """Read what a tool returned or raised, and everything that is known about it.
 
     `masking` takes note of masked values; with `is_masked`, those in the payload are masked already. A `statement`
-    is what a server says besides its result.
+    is what a server says besides its result. `shares` says that the client shows both lanes, which then share the
+    budget.
     """
     profile = profile or (cast(Profile, policy.detail) if policy else "minimal")
     if profile not in PROFILES:
@@ -272,6 +274,7 @@ def make_plan(
         images=policy.images if policy is not None else ImageBudget(),
         survey=survey,
         redacted=masking.found if masking is not None else {},
+        shares=shares,
     )
 
 
@@ -425,6 +428,8 @@ def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
 
 def _fit(plan: Plan, dialect: Dialect) -> Lanes:
     plan = replace(plan, payload=plan.payload.without_images(plan.images))
+    if plan.is_error or plan.outcome.error is not None:
+        plan = replace(plan, budget=plan.budget.for_errors)
     if dialect.in_place or plan.payload.blocks is None:
         lanes = dialect.fit(plan)
     else:

@@ -23,7 +23,6 @@ import msgspec
 from msgspec.structs import replace
 
 from . import dialects
-from .budget import MIN_BYTES, MIN_TOKENS
 from .clients.known import UNKNOWN, Client
 from .config import BUDGET_ARGUMENT, BUILT_IN, Policy, Settings, Shape
 from .diagnosis import diagnose
@@ -58,6 +57,8 @@ _PLACEHOLDER: Final = "[redacted:"
 _REPLY: Final = b"mcp-envelope/reply"
 # For how many callers masked values are at hand; the vault has those of the others.
 _CALLERS: Final = 256
+# No result has so many images, or so many tokens in them.
+_ALL: Final = 10_000_000
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -261,7 +262,18 @@ class Gateway:
         return self.settings.policy(tool, dialect=self.dialect)
 
     def _settle(self, policy: Policy, client: Client, declared: Declared | None) -> Policy:
-        changes: dict[str, Any] = {}
+        reader = client.reader or policy.reader
+        if reader == "program" or (reader == "auto" and client.is_program):
+            # What a program is given of a list, it counts: only the whole is right. Its budget is for safety.
+            return replace(
+                policy,
+                tokens=None,
+                bytes=policy.program_bytes,
+                is_whole=True,
+                max_images=_ALL,
+                image_tokens=_ALL,
+            )
+        changes: dict[str, Any] = {"caps": client.caps} if client.caps is not None else {}
         if not _is_set(policy, "tokens") and not _is_set(policy, "bytes"):
             source = next((each for each in (declared, self._default) if each and each.has_budget), None)
             if source is not None:
@@ -285,8 +297,7 @@ class Gateway:
         unless `store` is false.
         """
         if not isinstance(answer, Result):
-            return self.seal(answer, halved(call) if has_structure(answer) else call, store=store)
-        call = shared(call, answer)
+            return self.seal(answer, call, store=store)
         statement = _statement(answer)
         if statement is None and self.passes(answer, call):
             return None
@@ -297,33 +308,25 @@ class Gateway:
         )
         if sealed.untouched and not is_other:
             # Nothing was cut or added; but the original may owe its size to whitespace that sealing removed.
-            budget = call.policy.budget
-            measured = answer.without_images(call.policy.images)
-            if budget is None or all(map(budget.holds, measured.lanes())):
-                return None
+            return None if _is_within(answer, call) else sealed
         return sealed
 
     def passes(self, result: Result, call: Call) -> bool:
         """Whether a result goes out as it came; if so, it is recorded."""
         policy = call.policy
-        budget = policy.budget
         # A success has to be wrapped as published; some clients hold even a failure's structure to the schema.
         if not call.is_quiet or (call.published.wrap and result.structured is not None):
             return False
-        size = result.size
-        if budget is not None and size > budget.limit:
-            # Only counting tells, unless it is hopeless.
-            measured = result.without_images(policy.images)
-            if measured.size > budget.most_json or not all(map(budget.holds, measured.lanes())):
-                return False
+        if not _is_within(result, call):
+            return False
         if policy.redacts:
             parts = result.content if result.structured is None else (*result.content, result.structured)
             for part in parts:
                 if self.masked(call, raw := bytes(part)) is not raw:
                     return False
-        self._record_untouched(call, size)
+        self._record_untouched(call, result.size)
         if call.span is not None:
-            trace_untouched(budget, result.lanes(), call.span)
+            trace_untouched(policy.budget, result.lanes(), call.span)
         return True
 
     def passes_text(self, text: str, size: int, call: Call) -> bool:
@@ -431,8 +434,13 @@ class Gateway:
             is_masked=masking is not None,
             arguments=call.arguments,
             statement=statement,
+            shares=shares_budget(call),
         )
+        if policy.is_whole and plan.payload.size > policy.program_bytes:
+            return self._withheld(plan.payload, call, handle, store)
         sealed = seal_plan(plan, spoken, self.keeping(call.owner) if store and handle is None else None)
+        if policy.is_whole and sealed.truncated:
+            return self._withheld(plan.payload, call, sealed.handle, store)
         ended = time.perf_counter()
         if self._ledger is not False or self.observers:
             tool_ms = (begun - call.started) * 1000 if call.started else None
@@ -450,6 +458,24 @@ class Gateway:
         if call.span is not None:
             trace(sealed, call.span)
         return sealed
+
+    def _withheld(self, payload: Payload, call: Call, handle: str | None, store: bool) -> Sealed:
+        """Seal the failure that a program gets in place of more than it may have: none of the data is in it."""
+        keeping = self.keeping(call.owner) if store else None
+        if handle is None and keeping is not None:
+            handle, _ = keeping.promise()
+            handle = handle if keeping.keep(handle, payload, call.tool) is None else None
+        most = call.policy.program_bytes
+        message = f"The result has {payload.size} bytes, and a program gets {most} at most (program_bytes)."
+        hint = (
+            "Narrow the request."
+            if handle is None
+            else "Read it in parts with the handle: sql, query, or offset."
+        )
+        model = replace(call.policy, is_whole=False, bytes=None)
+        return self.seal(
+            OwnFailure("RESULT_TOO_LARGE", message, hint), replace(call, policy=model), handle=handle
+        )
 
     def report(self, number: object, message: str, data: Any, call: Call) -> Sealed:
         """Seal a protocol error as the failure of the call that it answers."""
@@ -611,45 +637,27 @@ def _ranks(policy: Policy, path: str) -> bool:
 
 def shares_budget(call: Call) -> bool:
     """Whether both lanes share one budget: most clients show their model one lane, a few show both."""
-    return call.client.lane == "both" and call.is_native and call.policy.budget is not None
+    return call.client.lane == "both" and call.is_native and not call.policy.is_whole
 
 
-def shared(call: Call, result: Result) -> Call:
-    """Return the call with half of its budget for each lane, if the two together are too much."""
-    budget = call.policy.budget
-    if budget is None or result.structured is None or not shares_budget(call):
-        return call
-    result = result.without_images(call.policy.images)
-    if result.size <= budget.most_json and sum(map(budget.meter.count, result.lanes())) <= budget.limit:
-        return call
-    return halved(call)
-
-
-def halved(call: Call) -> Call:
-    """Return the call with half of its budget for each lane, if its client shows both."""
-    if not shares_budget(call):
-        return call
-    budget = call.policy.budget
-    assert budget is not None
-    if budget.unit == "bytes":
-        policy = replace(call.policy, bytes=max(budget.limit // 2, MIN_BYTES), tokens=None)
-    else:
-        policy = replace(call.policy, tokens=max(budget.limit // 2, MIN_TOKENS), bytes=None)
-    return replace(call, policy=policy)
-
-
-def _statement(result: Result) -> Statement | None:
-    """Return what the server says in the result's `_meta`, if it does."""
-    if result.meta is None or _REPLY not in bytes(result.meta):
-        return None
-    from .statement import statement_in
-
-    return statement_in(result.meta)
-
-
-def has_structure(answer: object) -> bool:
-    data = answer.data if isinstance(answer, Reply) else answer
-    return isinstance(data, Payload) and data.node is not None
+def _is_within(result: Result, call: Call) -> bool:
+    """Whether a result is within the budget as it is."""
+    budget, size = call.policy.budget, result.size
+    if budget is None:
+        return True
+    both = result.structured is not None and shares_budget(call)
+    if budget.is_certain_size(2 * size if both else size):
+        return True
+    # Only counting tells, unless it is hopeless.
+    measured = result.without_images(call.policy.images)
+    if measured.size > budget.most_json:
+        return False
+    if result.is_error:
+        budget = budget.for_errors
+    lanes = measured.lanes()
+    if both:
+        return sum([budget.load(lane, budget.meter.count(lane)) for lane in lanes]) <= budget.limit
+    return all(map(budget.holds, lanes))
 
 
 def _payload(result: Result, call: Call) -> Payload:

@@ -152,6 +152,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     # The path of the data in the stored payload, and the part of the budget reserved for other blocks.
     base: str = ""
     reserved: int = 0
+    # Whether both lanes together have to be within the budget, because the client shows both.
+    shares: bool = False
 
     @property
     def limit(self) -> int:
@@ -175,6 +177,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """Return the outcome with the cuts, and with what is to be said of what was cut."""
         found = self.survey.profiles(cuts, self.budget, self.limit)
         return replace(self.outcome, cuts=cuts, profiles=found)
+
+    def halved(self) -> Plan:
+        """Return the plan for one of two lanes of which both are shown."""
+        return replace(self, budget=self.budget.halves, reserved=self.reserved // 2, shares=False)
 
     def failed(self, problem: Problem) -> Plan:
         return replace(self, outcome=replace(self.outcome, error=problem)).as_error()

@@ -18,7 +18,6 @@ def test_every_entry_names_its_source() -> None:
     for name, entry in clients.table().items():
         assert name == name.strip()
         assert len(entry.source) > 20
-        assert entry.tokens is None or entry.max_bytes is None
         # The default is meant for those of whom nothing is known; nobody's own limit is far from it.
         assert (entry.tokens or 8000) <= 25_000
         assert (entry.max_bytes or 8000) >= 4000
@@ -103,13 +102,25 @@ def test_who_reads_both_lanes_does_not_pay_twice(tmp_path: Path, name: str) -> N
         assert max(lanes) <= 1000
         if both:
             assert sum(lanes) <= 1000
-            assert (got["structuredContent"] == data) == (whole <= 1000)
-            # Both say what they leave out, since the model reads both.
+            assert (got["content"] == typed(data)["content"]) == (whole <= 1000)
+            # The model reads the data once, with what was left out of it.
             if whole > 1000:
-                assert got["structuredContent"]["_envelope"]["truncated"] is True
-                assert "handle" in got["content"][0]["text"]
+                assert got["content"] == texts("The result is in structuredContent.")
+                assert ("_envelope" in got["structuredContent"]) == (count(data) > 990)
+                assert count(got["structuredContent"]) > 940 or got["structuredContent"] == data
     text = talk.called("t", {"content": texts("word " * 5000), "isError": True})
     assert count(text["content"]) > 800
+
+
+def test_two_lanes_that_differ_get_half_each(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, tokens=1000)
+    talk.meet("copilot-cli")
+    talk.listed(tool("t", ROWS))
+    got = talk.called("t", {**typed(rows(2000)), "content": texts("something else entirely " * 900)})
+    used = count(got["content"]), count(got["structuredContent"])
+    assert sum(used) <= 1000
+    assert min(used) > 450
+    assert "something else" in json.dumps(got["content"])
 
 
 def test_a_budget_that_cannot_be_halved(tmp_path: Path) -> None:
@@ -117,6 +128,8 @@ def test_a_budget_that_cannot_be_halved(tmp_path: Path) -> None:
     talk.meet("copilot-cli")
     talk.listed(tool("t", ROWS))
     got = talk.called("t", typed(rows(2000)))
+    assert count(got["content"]) + count(got["structuredContent"]) <= 150
+    got = talk.called("t", {**typed(rows(2000)), "content": texts("something else entirely " * 900)})
     assert max(count(got["content"]), count(got["structuredContent"])) <= 128
     assert "raised" not in json.dumps(got)
 

@@ -263,7 +263,7 @@ def test_a_tool_with_settings_of_its_own_keeps_to_the_client(library: str) -> No
 
     @enveloped(hint="Ask for less.")
     def words() -> str:
-        return "word " * 14500
+        return "17, " * 3000
 
     server = enveloped_server(library, words)
 

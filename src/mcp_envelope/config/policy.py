@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 import msgspec
 
 from .. import dialects
-from ..budget import METERS, Budget, meter_named
+from ..budget import METERS, Budget, Caps, meter_named
 from ..dialects import registry
 from ..fit.images import COSTS, ImageBudget
 from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
@@ -160,6 +160,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         choice(*COSTS),
         "Whose formula tells what an image costs. `bytes`: its base64 counts as text.",
     ] = ImageBudget().cost
+    reader: Annotated[
+        str,
+        choice("auto", "model", "program"),
+        "Who reads results. A program gets them whole. `auto`: what the client says of each call.",
+    ] = "auto"
+    program_bytes: Annotated[
+        int, SIZE, "The most that a program gets; more is a failure with a handle. Unset: 32 MiB."
+    ] = 32 << 20
     redact: Annotated[
         str,
         choice("off", "tokens", "keys", "custom"),
@@ -199,6 +207,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = "minimal"
     # Setting -> where its value came from.
     sources: Mapping[str, str] = NOTHING
+    # What the client takes besides the budget, and whether a program reads the result.
+    caps: Caps | None = None
+    is_whole: bool = False
     # About this call, for the result: what it asked for and did not get.
     warnings: tuple[str, ...] = ()
     # About the settings, for whoever set them: in the log and in `mcp-envelope config`, not in results.
@@ -214,7 +225,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def allowance(self) -> Allowance:
         """The budget with the dialect's defaults filled in."""
         is_own = is_own_limit(self.dialect, self.sources)
-        return allowance(self.dialect, self.tokens, self.bytes, self.max_tokens, self.meter, is_own)
+        return allowance(
+            self.dialect, self.tokens, self.bytes, self.max_tokens, self.meter, is_own, self.caps
+        )
 
     @property
     def redacts(self) -> bool:
@@ -270,6 +283,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             self,
             tokens=tokens,
             bytes=None,
+            is_whole=False,
             max_tokens=settled.ceiling,
             sources=MappingProxyType({**self.sources, "tokens": CALL, "bytes": BUILT_IN}),
             warnings=warnings,
@@ -309,12 +323,13 @@ class Allowance(msgspec.Struct, frozen=True, dict=True):
     problems: tuple[tuple[str, str], ...] = ()
     # Whether nobody set it: see `Budget`.
     is_own: bool = False
+    caps: Caps | None = None
 
     @cached_property
     def budget(self) -> Budget | None:
         if self.limit is None:
             return None
-        return Budget(self.limit, meter_named(self.meter), is_own=self.is_own)
+        return Budget(self.limit, meter_named(self.meter), is_own=self.is_own, caps=self.caps)
 
     def request(self, requested: object) -> tuple[int | None, str]:
         """Return the tokens for a call that asks for so many, None for the default, and a warning or nothing."""
@@ -344,6 +359,7 @@ def allowance(
     max_tokens: int | None,
     meter: str | None,
     is_own: bool = False,
+    caps: Caps | None = None,
 ) -> Allowance:
     """Return the budget for these settings, which move the dialect's default within its range.
 
@@ -374,11 +390,11 @@ def allowance(
         max_bytes = limits.bytes
         tokens = None if limits.tokens is None else min(limits.tokens, ceiling)
     if max_bytes is not None:
-        return Allowance(max_bytes, "bytes", "bytes", least, ceiling, tuple(problems), is_own)
+        return Allowance(max_bytes, "bytes", "bytes", least, ceiling, tuple(problems), is_own, caps)
     if meter == "bytes":
         problems.append(("meter", f"the meter bytes goes with a budget in bytes; {limits.meter} is used"))
         meter = None
-    return Allowance(tokens, "tokens", meter or limits.meter, least, ceiling, tuple(problems), is_own)
+    return Allowance(tokens, "tokens", meter or limits.meter, least, ceiling, tuple(problems), is_own, caps)
 
 
 def _number(requested: object) -> int | float | None:

@@ -39,6 +39,7 @@ from ..schema import FREE, Place, Schema, widen
 from ..schema.widening import either, envelope_schema
 from . import Dialect, notice
 
+_IN_STRUCTURE: Final = "The result is in structuredContent."
 _MISS: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -72,6 +73,7 @@ class Native(Dialect):
         if untouched := _untouched(plan):
             return replace(untouched, structured=None) if unstructured else untouched
         structured: Lane | None = None
+        content: Lane | None = None
         node = plan.payload.node
         if (
             node is not None
@@ -79,12 +81,16 @@ class Native(Dialect):
             and not unstructured
             and _has_structure(plan, node)
         ):
-            structured = _structured(plan, node)
+            if plan.shares:
+                structured, content = _once(plan, node)
+                plan = plan if structured else plan.halved()
+            structured = structured or _structured(plan, node)
             if structured is None:
                 plan = plan.failed(plan.too_large())
         if plan.outcome.error is not None:
             plan = plan.as_error()
-        content = None if plan.payload.is_empty else _content(plan, structured)
+        if content is None and not plan.payload.is_empty:
+            content = _content(plan, structured)
         if content is None and plan.outcome.error is not None and plan.payload.is_empty:
             content = _failure_only(plan, ())
         if content is None:
@@ -214,6 +220,8 @@ def _untouched(plan: Plan) -> Lanes | None:
         content = plan.lane(b"[%b%b%b]" % (TEXT_OPEN, encode(text.decode()), TEXT_CLOSE), (), measured=text)
     if not content.fits(limit):
         return None
+    if plan.shares and structured is not None and content.load + structured.load > limit:
+        return None
     # A text that repeats the structure has its size.
     is_repeated = payload.blocks is None and not plan.wrap
     if structured is not None and not is_repeated and not structured.fits(limit):
@@ -222,6 +230,20 @@ def _untouched(plan: Plan) -> Lanes | None:
 
 
 # -- structuredContent --------------------------------------------------------------------------------------
+
+
+def _once(plan: Plan, node: Node) -> tuple[Lane | None, Lane | None]:
+    """Return the structure, and a text that refers to it, for a client that shows both lanes.
+
+    There are none if the text has something else to say, or if the schema has no place for the notice.
+    """
+    if plan.payload.blocks is not None or plan.outcome.texts or plan.outcome.links:
+        return None, None
+    line = plan.content([text_block(_IN_STRUCTURE)], ())
+    structured = _structured(replace(plan, reserved=plan.reserved + line.load), node)
+    if structured is None or (structured.cuts and structured.json is structured.body):
+        return None, None
+    return structured, line
 
 
 def _structured(plan: Plan, node: Node) -> Lane | None:

@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from ..dialects.notice import READ_TOOL
 from ..fit.text import fit_text
 from ..gateway import Call, Gateway
 from ..jsontext.document import Buffer, encode
-from ..outcome import REQUEST_IDS, Failure, client_request_id
+from ..outcome import Failure, client_request_id
 from ..payload import Payload, Result
 from . import frames
 from .frames import UNREADABLE, Frame, Id, Outgoing, members_of
@@ -218,7 +219,7 @@ class Interceptor:
     def _new_call(
         self, tool: str, sender: Sender, owner: str | None, budget: object = None, **more: Any
     ) -> Call:
-        client = sender.client or self.client
+        client = (sender.client or self.client).asking(sender.own)
         policy = self._gateway.policy(tool, budget, client)
         return Call(tool=tool, policy=policy, client=client, owner=owner, observed=self._observe, **more)
 
@@ -414,6 +415,8 @@ class Sender(msgspec.Struct, frozen=True):
     is_stateless: bool = False
     # The id that the client gave the request, besides that of the protocol.
     request_id: str | None = None
+    # What else is in `_meta`: it may tell who will read the result.
+    own: Mapping[str, Any] | None = None
 
     def own_result(self, result: bytes) -> bytes:
         """A result of the proxy's own, in the form of the sender's protocol version."""
@@ -425,9 +428,11 @@ def read_sender(meta: Raw | None) -> Sender:
     members = members_of(meta)
     repeated = {name: members[name] for name in _REPEATED if name in members}
     client = _client(members.get(_INFO), "stateless")
-    own = {name: frames.value_of(members[name]) for name in REQUEST_IDS if name in members}
+    own = {name: frames.value_of(members[name]) for name in members if not name.startswith(_PREFIX)}
     request_id = client_request_id(own) if own else None
-    return Sender(client, encode(repeated) if repeated else None, _VERSION in members, request_id)
+    return Sender(
+        client, encode(repeated) if repeated else None, _VERSION in members, request_id, own or None
+    )
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -555,6 +560,7 @@ def _as_batch(batch: list[bytes], data: bytes, forward: list[bytes]) -> list[byt
 def _cut_error(frame: Frame, data: bytes, call: Call, gateway: Gateway) -> bytes:
     """An error response whose message is within the budget; the whole error is stored."""
     budget = call.policy.budget
+    budget = None if budget is None else budget.for_errors
     assert not isinstance(frame.error, UnsetType)
     whole = bytes(frame.error)
     error = gateway.masked(call, whole)
@@ -595,6 +601,6 @@ def _cut(original: Buffer, handle: str | None, budget: Budget) -> bytes:
         fitted = fit_text(message, room, "both")
         words = "" if fitted is None else fitted.text.decode()
         shown = encode({"code": code, "message": f"{words} [cut to fit] {rest}"})
-        if budget.meter.count(shown) <= budget.limit or room < 16:
+        if budget.holds(shown) or room < 16:
             return shown
         room = room * 3 // 4

@@ -32,7 +32,7 @@ from ..config import Shape
 from ..diagnosis import is_protocol_error
 from ..envelope import Sealed
 from ..errors import problem_of
-from ..gateway import Call, Declared, Gateway, Published, halved, has_structure, shared, shares_budget
+from ..gateway import Call, Declared, Gateway, Published, shares_budget
 from ..outcome import Failure, Miss, Remarks, Reply, client_request_id, enter_remarks, leave_remarks
 from ..payload import Payload, PayloadError, read_payload
 from ..scrubbing import given, scrub_line
@@ -85,6 +85,7 @@ def call_of(
     try:
         info = request.session.client_params.client_info
         client = _client(info.name, info.version or "", request.protocol_version)
+        client = client.asking(getattr(request, "meta", None))
     except AttributeError:
         client = UNKNOWN
     policy = gateway.policy(tool, None, client, None if declared is NOTHING_DECLARED else declared)
@@ -230,7 +231,7 @@ class Run:
             return False
         text = self.plain.content[0].text
         bound = text_lane_bound(text)
-        return bound <= budget.limit and self.gateway.passes_text(text, bound // 2, call)
+        return budget.is_certain_size(bound) and self.gateway.passes_text(text, bound // 2, call)
 
     async def finish(self, result: Any, instead: Payload | None = None) -> Sealed | None:
         """Return what goes out in place of a library's result; None if the result goes out as it is.
@@ -239,7 +240,7 @@ class Run:
         """
         call, gateway = self.call, self.gateway
         answer = wire_form(result)
-        if instead is not None and gateway.passes(answer, shared(call, answer)):
+        if instead is not None and gateway.passes(answer, call):
             return None
         finish = functools.partial(gateway.finish, instead or answer, call)
         sealed = finish() if answer.size <= _LARGE else await to_thread.run_sync(finish)
@@ -248,8 +249,7 @@ class Run:
     # -- what a tool returned or raised -----------------------------------------------------------------------
 
     def seal(self, payload: Any, **more: Any) -> Sealed:
-        call = halved(self.call) if has_structure(payload) else self.call
-        return self._note(self.gateway.seal(payload, call, **more))
+        return self._note(self.gateway.seal(payload, self.call, **more))
 
     def _note(self, sealed: Sealed) -> Sealed:
         self.stage = "sealed"

@@ -1,0 +1,91 @@
+"""Several limits hold at once: tokens or bytes, and what the client takes in bytes, characters and lines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_envelope import seal
+from mcp_envelope.budget import Budget, Caps, meter_named
+from mcp_envelope.clients.known import client, table
+from mcp_envelope.dialects.notice import META_KEY
+from mcp_envelope.vault.read_tool import read
+from mcp_envelope.vault.sqlite import SQLiteStore
+from mcp_envelope.vault.vault import Vault
+from tests.shown import shown
+
+NAMES = st.text('abcdeé漢😀 \n\t"\\', max_size=60)
+ROWS = st.lists(st.fixed_dictionaries({"n": st.integers(), "name": NAMES}), min_size=1, max_size=8).map(
+    lambda some: some * 60
+)
+PAYLOADS: st.SearchStrategy[Any] = st.one_of(
+    ROWS,
+    ROWS.map(lambda rows: {"rows": rows, "total": len(rows)}),
+    st.lists(NAMES, min_size=1, max_size=9).map(lambda lines: "\n".join(lines * 90)),
+    ROWS.map(lambda rows: [{"type": "text", "text": json.dumps(row)} for row in rows]),
+    st.lists(NAMES, min_size=1, max_size=4).map(
+        lambda lines: [{"type": "text", "text": line * 200} for line in lines]
+    ),
+)
+LIMITS = st.builds(
+    Caps,
+    st.none() | st.integers(700, 6000),
+    st.none() | st.integers(700, 6000),
+    st.none() | st.integers(12, 200),
+    st.none() | st.integers(700, 3000),
+)
+
+
+def within(text: bytes, caps: Caps, is_error: bool) -> bool:
+    words = text.decode()
+    most = [caps.characters, caps.error_characters if is_error else None]
+    return (
+        len(text) <= (caps.max_bytes or len(text))
+        and len(words) <= min([each for each in most if each is not None], default=len(words))
+        and words.count("\n") + 1 <= (caps.lines or 1 << 30)
+    )
+
+
+@given(payload=PAYLOADS, caps=LIMITS, limit=st.integers(300, 4000), is_error=st.booleans())
+def test_a_result_is_within_all_limits(payload: Any, caps: Caps, limit: int, is_error: bool) -> None:
+    budget = Budget(limit, meter_named("estimate"), caps=caps)
+    sealed = seal(payload, budget=budget, is_error=is_error or None)
+    lanes = [shown(sealed.content), *([sealed.structured] if sealed.structured else [])]
+    for lane in lanes:
+        assert budget.meter.count(lane) <= limit
+        assert within(lane, caps, is_error)
+
+
+@given(payload=PAYLOADS, caps=LIMITS, limit=st.integers(300, 4000))
+def test_offsets_are_true_under_all_limits(
+    tmp_path_factory: pytest.TempPathFactory, payload: Any, caps: Caps, limit: int
+) -> None:
+    """What the model has seen ends where the note says, so that reading on from there misses nothing."""
+    vault = Vault(SQLiteStore(tmp_path_factory.mktemp("vault") / "v.db"))
+    budget = Budget(limit, meter_named("estimate"), caps=caps)
+    sealed = seal(payload, budget=budget, vault=vault.of(None))
+    cuts = [cut for cut in sealed.cuts if cut.kind == "items" and cut.kept == cut.offset]
+    for cut in cuts:
+        rows = payload if isinstance(payload, list) else payload["rows"]
+        text = shown(sealed.content).decode()
+        document = json.loads(sealed.structured or text.partition("\n")[2])
+        assert (document if isinstance(document, list) else document["rows"]) == rows[: cut.kept]
+        page = read(vault, {"handle": sealed.handle, "path": cut.path, "offset": cut.offset}, budget=budget)
+        assert within(shown(page.content), caps, False)
+        assert json.loads(json.loads(page.content)[-1]["text"])[0] == rows[cut.kept]
+        assert META_KEY in page.to_result().get("_meta", {META_KEY: 0})
+
+
+@pytest.mark.parametrize("name", sorted({entry.names[0] for entry in table().values()}))
+def test_the_limits_of_each_client_leave_room_for_a_notice(name: str) -> None:
+    known = client(name.replace("*", "x"))
+    caps = known.caps
+    assert known.lane in ("structured", "content", "both", "unknown")
+    if caps is not None:
+        for least in (caps.max_bytes, caps.characters, caps.error_characters):
+            assert least is None or least >= 4000
+        assert caps.lines is None or caps.lines >= 100
