@@ -506,3 +506,22 @@ def test_escapes_become_characters_where_a_document_is_cut() -> None:
     )
     sealed = seal(tricky, tokens=500)
     assert structured(sealed)["a"] == json.loads(tricky)["a"]
+
+
+@pytest.mark.parametrize(("tokens", "size"), [(2000, 60), (2000, 400), (8000, 400), (8000, 3000)])
+def test_a_list_sent_one_block_an_item_keeps_whole_items_from_the_front(tokens: int, size: int) -> None:
+    blocks = [
+        {"type": "text", "text": json.dumps({"id": n, "name": "a name " * (size // 7)})} for n in range(900)
+    ]
+    sealed = seal(blocks, tokens=tokens)
+    note, *kept = json.loads(sealed.content)
+    assert kept == blocks[: len(kept)]
+    assert f"Showing {len(kept)} of 900 blocks" in note["text"]
+    assert sealed.report.content_used > tokens * (0.97 if size < 3000 else 0.85)
+
+
+def test_an_image_among_many_blocks_does_not_hide_the_rest() -> None:
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": f"row {n}"} for n in range(40)]
+    blocks[2] = {"type": "audio", "data": "QUJD" * 9000, "mimeType": "audio/wav"}
+    shown = json.loads(seal(blocks, tokens=1000).content)
+    assert sum(block["text"].startswith("row ") for block in shown) == 39

@@ -410,7 +410,7 @@ def _are_neighbours(best: Lane | None, over: Lane | None) -> bool:
         return False
     more = 0
     for one, other in zip(best.cuts, over.cuts, strict=True):
-        if one.path != other.path or one.kind not in ("items", "properties"):
+        if one.path != other.path or one.kind not in ("items", "properties", "blocks"):
             return False
         more += other.kept - one.kept
     return 0 <= more <= 1

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from ..jsontext.document import TEXT_CLOSE, TEXT_OPEN, Buffer, Node, TooDeep, encode, text_block, unescaped
-from .documents import Cut, Fitter, share
+from .documents import FEW_FIT, FEW_ITEMS, USEFUL_SHARE, Cut, Fitter, share
 from .survey import Survey
 from .text import Ends, characters, fit_text, lines
 
@@ -160,6 +160,11 @@ class OpaqueBlock:
 Block = TextBlock | OpaqueBlock
 
 
+def _fitting(sizes: Sequence[int], room: int) -> int:
+    """Return how many values fit, from the front. Each needs a comma, too."""
+    return sum(1 for below in accumulate([size + 1 for size in sizes]) if below < room)
+
+
 def read_blocks(
     raws: Sequence[Buffer], ends: Ends = "head", handle: str | None = None, survey: Survey | None = None
 ) -> list[Block]:
@@ -267,8 +272,17 @@ def fit_blocks(blocks: Sequence[Block], room: int, cuts: list[Cut]) -> list[byte
     if sum(sizes) + len(blocks) + 1 <= room:
         return [bytes(part) for block in blocks if (part := block.fit(block.size, cuts)) is not None]
     floors = [block.least for block in blocks]
-    # Every block that stays also needs a comma.
-    kept = max(1, sum(1 for below in accumulate([floor + 1 for floor in floors]) if below < room))
+    # Libraries send a list as one block for each item, so many blocks are treated as a list is: whole ones stay, from
+    # Libraries send a list as one block for each item, so many blocks are a list: whole ones stay, from the front,
+    # unless few of them fit. An image or the like among them may go.
+    whole = [
+        floor if isinstance(block, OpaqueBlock) and size > room // FEW_ITEMS else size
+        for block, size, floor in zip(blocks, sizes, floors, strict=True)
+    ]
+    kept = _fitting(whole, room) if len(blocks) > FEW_ITEMS else 0
+    if kept < FEW_FIT:
+        several = len(blocks) if len(blocks) <= FEW_ITEMS else max(room // USEFUL_SHARE, FEW_FIT)
+        kept = max(1, _fitting(floors[:several], room))
     room -= 1 + kept
     chosen, sizes, floors = blocks[:kept], sizes[:kept], floors[:kept]
     shares = share(sizes, floors, room)

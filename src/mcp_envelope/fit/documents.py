@@ -27,9 +27,9 @@ CutKind = Literal["items", "properties", "characters", "blocks", "bytes"]
 
 # A list with at most this many items, or of which fewer than this fit, shares its room among its items instead
 # of keeping the first ones whole, as long as each gets a useful share.
-_FEW_ITEMS: Final = 8
-_FEW_FIT: Final = 4
-_USEFUL_SHARE: Final = 512
+FEW_ITEMS: Final = 8
+FEW_FIT: Final = 4
+USEFUL_SHARE: Final = 512
 # An object with more members is a map: it keeps whole members rather than a little of each.
 _MANY_MEMBERS: Final = 256
 # How often JSON in a string may be fitted again because its escapes took more than their share.
@@ -476,10 +476,10 @@ class Fitter:
         whole, used = _whole_prefix(items, order, room)
         chosen = order[:whole]
         parts: list[Buffer] | None = None
-        if whole < total and (total <= _FEW_ITEMS or whole < _FEW_FIT):
+        if whole < total and (total <= FEW_ITEMS or whole < FEW_FIT):
             # Few large items share the room, so that a long list in one doesn't hide the next. As long as any
             # item fits whole, only lists inside them are cut; otherwise everything that may be.
-            several = total if total <= _FEW_ITEMS else min(len(items), room // _USEFUL_SHARE)
+            several = total if total <= FEW_ITEMS else min(len(items), room // USEFUL_SHARE)
             if several > whole and several >= must:
                 inside = give if whole == 0 else Give.ITEMS
                 parts = self._fit_items(value, order[:several], room, inside)
