@@ -660,6 +660,15 @@ def _is_within(result: Result, call: Call) -> bool:
     return all(map(budget.holds, lanes))
 
 
+def _statement(result: Result) -> Statement | None:
+    """Return what the server says in the result's `_meta`, if it does."""
+    if result.meta is None or _REPLY not in bytes(result.meta):
+        return None
+    from .statement import statement_in
+
+    return statement_in(result.meta)
+
+
 def _payload(result: Result, call: Call) -> Payload:
     """Return what there is to fit."""
     content, structured = tuple(result.content), result.structured

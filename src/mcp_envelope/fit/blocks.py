@@ -272,7 +272,6 @@ def fit_blocks(blocks: Sequence[Block], room: int, cuts: list[Cut]) -> list[byte
     if sum(sizes) + len(blocks) + 1 <= room:
         return [bytes(part) for block in blocks if (part := block.fit(block.size, cuts)) is not None]
     floors = [block.least for block in blocks]
-    # Libraries send a list as one block for each item, so many blocks are treated as a list is: whole ones stay, from
     # Libraries send a list as one block for each item, so many blocks are a list: whole ones stay, from the front,
     # unless few of them fit. An image or the like among them may go.
     whole = [
