@@ -31,7 +31,7 @@ from .codes import CATALOGUE, Problem
 from .diagnosis import diagnose
 from .dialects import Dialect, notice
 from .fit.documents import Cut
-from .fit.images import ImageBudget
+from .fit.images import ImageBudget, Shown, show
 from .fit.ranking import Ranking
 from .fit.ranking import rank as rank_by
 from .fit.survey import Survey
@@ -271,7 +271,7 @@ def make_plan(
         is_error=outcome.is_error if is_error is None else is_error,
         profile=profile,
         truncatable=frozenset(policy.truncatable) if policy is not None else frozenset(),
-        images=policy.images if policy is not None else ImageBudget(),
+        images=policy.image_budget if policy is not None else ImageBudget(),
         survey=survey,
         redacted=masking.found if masking is not None else {},
         shares=shares,
@@ -408,11 +408,12 @@ def seal_plan(plan: Plan, dialect: Dialect, vault: Keeper | None = None) -> Seal
 
 def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
     nothing = plan.payload.is_empty and not plan.outcome.texts
+    images = show(plan.payload.blocks or (), plan.images)
     if vault is None or nothing or plan.payload.page is not None:
-        return Sealed(plan, _fit(plan, dialect), in_place=dialect.in_place)
+        return Sealed(plan, _fit(plan, dialect, images), in_place=dialect.in_place)
     handle, expires = vault.promise()
     promised = replace(plan, outcome=replace(plan.outcome, handle=handle, expires=expires))
-    lanes = _fit(promised, dialect)
+    lanes = _fit(promised, dialect, images)
     # Whatever names the handle must find the payload there, and whatever was left out must be somewhere.
     if lanes.cuts or lanes.content.cuts or lanes.outcome.error is not None or lanes.name(handle):
         if plan.payload.node is not None:
@@ -422,15 +423,19 @@ def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
         problem = vault.keep(handle, plan.payload.beside(lanes.texts), plan.outcome.tool)
         if problem is not None:
             plan = replace(plan, outcome=plan.outcome.warned(not_stored(problem)))
-            lanes = _fit(plan, dialect)
+            lanes = _fit(plan, dialect, images)
     return Sealed(plan, lanes, in_place=dialect.in_place)
 
 
-def _fit(plan: Plan, dialect: Dialect) -> Lanes:
-    plan = replace(plan, payload=plan.payload.without_images(plan.images))
+def _fit(plan: Plan, dialect: Dialect, images: Shown) -> Lanes:
+    blocks = plan.payload.blocks
+    if blocks is not None:
+        payload = replace(plan.payload, blocks=images.blocks)
+        plan = replace(plan, payload=payload, image_cuts=(*plan.image_cuts, *images.cuts))
     if plan.is_error or plan.outcome.error is not None:
         plan = replace(plan, budget=plan.budget.for_errors)
-    if dialect.in_place or plan.payload.blocks is None:
+    moves = _moves_structure(plan) and bool(images.data)
+    if (dialect.in_place and not moves) or blocks is None:
         lanes = dialect.fit(plan)
     else:
         from .dialects.attachments import fit_with_attachments
@@ -438,9 +443,13 @@ def _fit(plan: Plan, dialect: Dialect) -> Lanes:
         lanes = fit_with_attachments(dialect, plan)
     if not dialect.in_place and lanes.cuts:
         lanes = replace(lanes, meta=notice.with_profiles(lanes.meta, plan.with_cuts(lanes.cuts)))
-    if plan.payload.images is None:
-        return lanes
-    return replace(lanes, content=lanes.content.with_images(plan.payload.images))
+    content = lanes.content.with_images(images.data, plan.image_cuts)
+    return replace(lanes, content=content, structured=None if moves else lanes.structured)
+
+
+def _moves_structure(plan: Plan) -> bool:
+    """Whether the structure goes into the text, because its client would drop the images beside it."""
+    return plan.images.alone and plan.payload.node is not None and bool(plan.payload.blocks)
 
 
 def not_stored(problem: str) -> str:
@@ -475,6 +484,7 @@ class Sealed:
         self._budget = plan.budget
         self._payload = plan.payload
         self._redacted = plan.redacted
+        self._is_moved = _moves_structure(plan) and lanes.structured is None
         # Whether the dialect leaves a payload that fits as it is, without a frame around it.
         self._in_place = in_place
         self.is_error = lanes.is_error
@@ -515,7 +525,7 @@ class Sealed:
     def untouched(self) -> bool:
         """Whether the payload goes out as it came, with nothing added."""
         quiet = self.meta is None and not self._redacted and not self.cuts and self._outcome.error is None
-        return quiet and self._in_place
+        return quiet and self._in_place and not self._is_moved
 
     @property
     def handle(self) -> str | None:

@@ -57,8 +57,6 @@ _PLACEHOLDER: Final = "[redacted:"
 _REPLY: Final = b"mcp-envelope/reply"
 # For how many callers masked values are at hand; the vault has those of the others.
 _CALLERS: Final = 256
-# No result has so many images, or so many tokens in them.
-_ALL: Final = 10_000_000
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -265,14 +263,7 @@ class Gateway:
         reader = client.reader or policy.reader
         if reader == "program" or (reader == "auto" and client.is_program):
             # What a program is given of a list, it counts: only the whole is right. Its budget is for safety.
-            return replace(
-                policy,
-                tokens=None,
-                bytes=policy.program_bytes,
-                is_whole=True,
-                max_images=_ALL,
-                image_tokens=_ALL,
-            )
+            return replace(policy, tokens=None, bytes=policy.program_bytes, is_whole=True, images="pass")
         changes: dict[str, Any] = {"caps": client.caps} if client.caps is not None else {}
         if not _is_set(policy, "tokens") and not _is_set(policy, "bytes"):
             source = next((each for each in (declared, self._default) if each and each.has_budget), None)
@@ -282,6 +273,14 @@ class Gateway:
                 changes |= {"tokens": client.tokens, "bytes": client.max_bytes}
         if declared is not None and declared.hint and not policy.hint:
             changes["hint"] = declared.hint
+        for name in ("image_cost", "image_pixels", "image_bytes"):
+            if (known := getattr(client, name)) is not None and not _is_set(policy, name):
+                changes[name] = known
+        if not client.images and not _is_set(policy, "images"):
+            reason = f"{client.name} doesn't show its model images that come from tools"
+            changes |= {"images": "store", "no_images": reason}
+        if not client.images_beside_structure:
+            changes["images_alone"] = True
         settled = replace(policy, **changes) if changes else policy
         return self.settings.lowered(settled) if settled.offers else settled
 
@@ -641,15 +640,18 @@ def shares_budget(call: Call) -> bool:
 
 
 def _is_within(result: Result, call: Call) -> bool:
-    """Whether a result is within the budget as it is."""
-    budget, size = call.policy.budget, result.size
+    """Whether a result is within the budget as it is, and its images within theirs."""
+    budget, measured = call.policy.budget, result
+    if result.has_images:
+        measured, stay = result.without_images(call.policy.image_budget)
+        if not stay:
+            return False
     if budget is None:
         return True
     both = result.structured is not None and shares_budget(call)
-    if budget.is_certain_size(2 * size if both else size):
+    if budget.is_certain_size(2 * measured.size if both else measured.size):
         return True
     # Only counting tells, unless it is hopeless.
-    measured = result.without_images(call.policy.images)
     if measured.size > budget.most_json:
         return False
     if result.is_error:

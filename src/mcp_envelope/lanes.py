@@ -79,9 +79,9 @@ class Lane:
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Lane:
         return Lane(self.json, cuts, self._budget, self.body, self.measured)
 
-    def with_images(self, images: Mapping[bytes, bytes]) -> Lane:
-        """Return the lane with images that were set aside. They have a budget of their own."""
-        return Lane(put_back(self.json, images), self.cuts, self._budget, self.body, self.measured)
+    def with_images(self, images: Mapping[bytes, bytes], cuts: tuple[Cut, ...]) -> Lane:
+        """Return the lane with images that were set aside, and their cuts. They have a budget of their own."""
+        return Lane(put_back(self.json, images), (*cuts, *self.cuts), self._budget, self.body, self.measured)
 
     @property
     def used(self) -> int:
@@ -145,6 +145,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     # Further names of lists that the dialect ctxo may cut.
     truncatable: frozenset[str] = frozenset()
     images: ImageBudget = ImageBudget()
+    # What isn't shown of the payload's images. This is decided first.
+    image_cuts: tuple[Cut, ...] = ()
     # What is found out about the payload while it is cut.
     survey: Survey = msgspec.field(default_factory=Survey)
     # How many secrets were masked, by the name of the pattern that found them.
@@ -176,7 +178,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Outcome:
         """Return the outcome with the cuts, and with what is to be said of what was cut."""
         found = self.survey.profiles(cuts, self.budget, self.limit)
-        return replace(self.outcome, cuts=cuts, profiles=found)
+        return replace(self.outcome, cuts=(*self.image_cuts, *cuts), profiles=found)
 
     def halved(self) -> Plan:
         """Return the plan for one of two lanes of which both are shown."""

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from .fit.blocks import shown
-from .fit.images import ImageBudget, set_aside
+from .fit.images import ImageBudget, may_be_image, set_aside
 from .fit.pages import Page
 from .jsontext.document import (
     Buffer,
@@ -81,15 +81,6 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
     page: Page | None = None
     # Whether only the beginning of the document is here, and the rest was stored as it came in.
     partial: bool = False
-    # The data of images that were set aside, by the mark that stands in its place.
-    images: Mapping[bytes, bytes] | None = None
-
-    def without_images(self, budget: ImageBudget) -> Payload:
-        """Return the payload with the images set aside that are within their budget."""
-        if self.blocks is None:
-            return self
-        blocks, images = set_aside(self.blocks, budget)
-        return msgspec.structs.replace(self, blocks=blocks, images=images) if images else self
 
     def as_node(self) -> Node:
         """Return the payload as one JSON value, for dialects that put it into a member."""
@@ -163,15 +154,19 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         """The bytes of the larger lane."""
         return max(sum(map(len, self.content)) + len(self.content) + 1, len(self.structured or b""))
 
+    @property
+    def has_images(self) -> bool:
+        return any(map(may_be_image, self.content))
+
     def lanes(self) -> tuple[bytes, ...]:
         """Return the texts that are measured: what clients show their models."""
         text = shown(self.content)
         return (text,) if self.structured is None else (text, readable(bytes(self.structured)))
 
-    def without_images(self, budget: ImageBudget) -> Result:
-        """Return the result as it is measured: without the data of images that are within their budget."""
-        blocks, images = set_aside(self.content, budget)
-        return msgspec.structs.replace(self, content=blocks) if images else self
+    def without_images(self, budget: ImageBudget) -> tuple[Result, bool]:
+        """Return the result as it is measured, without the data of images, and whether those may stay."""
+        blocks, stay = set_aside(self.content, budget, self.structured is not None)
+        return msgspec.structs.replace(self, content=blocks), stay
 
     def as_utf8(self) -> Result:
         """Return the result with invalid UTF-8 replaced, since clients couldn't decode it."""

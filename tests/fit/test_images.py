@@ -15,7 +15,7 @@ import pytest
 
 from mcp_envelope import seal
 from mcp_envelope.dialects import NAMES
-from mcp_envelope.fit.images import ImageBudget, dimensions, image_tokens, put_back, set_aside
+from mcp_envelope.fit.images import ImageBudget, Shown, dimensions, image_tokens, put_back, show
 from mcp_envelope.vault.read_tool import read
 from mcp_envelope.vault.vault import open_vault
 
@@ -124,7 +124,8 @@ def raw(value: dict[str, Any]) -> bytes:
 
 def test_what_was_set_aside_is_put_back() -> None:
     blocks = [raw({"annotations": {"data": '"data":'}, **SCREENSHOT, "_meta": {"data": 1}}), raw(SCREENSHOT)]
-    shown, data = set_aside(blocks, ImageBudget())
+    found = show(blocks, ImageBudget())
+    shown, data = found.blocks, found.data
     assert len(data) == 2
     assert sum(map(len, shown)) < 400
     assert [json.loads(put_back(bytes(each), data)) for each in shown] == [
@@ -144,7 +145,7 @@ def test_what_was_set_aside_is_put_back() -> None:
     ],
 )
 def test_other_blocks_are_left_alone(odd: dict[str, Any]) -> None:
-    assert set_aside([raw(odd)], ImageBudget()) == ((raw(odd),), {})
+    assert show([raw(odd)], ImageBudget()) == Shown((raw(odd),))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_other_blocks_are_left_alone(odd: dict[str, Any]) -> None:
 )
 def test_what_is_not_even_json_is_left_alone(odd: bytes) -> None:
     block = odd % (b"\xff" * 9000) if b"%" in odd else odd
-    assert set_aside([block], ImageBudget()) == ((block,), {})
+    assert show([block], ImageBudget()) == Shown((block,))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_what_is_not_even_json_is_left_alone(odd: bytes) -> None:
     ],
 )
 def test_images_have_a_budget(budget: ImageBudget, count: int) -> None:
-    assert len(set_aside([raw(SCREENSHOT)] * 6, budget)[1]) == count
+    assert len(show([raw(SCREENSHOT)] * 6, budget).data) == count
 
 
 # -- in results -----------------------------------------------------------------------------------------------

@@ -241,9 +241,9 @@ def test_an_image_too_large_is_announced_and_kept(library: str, vault: str) -> N
             result = await session.call("shot")
             assert result.content[1].text == "a shot"
             assert all(block.type == "text" for block in result.content)
-            asked = {"handle": notice(result)["handle"], "path": "/content/1/data"}
+            asked = {"handle": notice(result)["handle"], "path": "/content/1/data", "exact": True}
             read = await session.call("envelope_read", asked)
-            assert read.content[-1].text.startswith("aGk=")
+            assert any("aGk=aGk=" in block.text for block in read.content)
 
     run(main)
 
@@ -272,9 +272,9 @@ def test_blocks_stay_blocks_in_every_dialect(dialect: str, library: str, era: st
             kinds = {block.type for block in cut.content}
             assert kinds == {"text", "resource_link"}, "the link stays, the image is told of"
             assert any("image/png left out" in getattr(block, "text", "") for block in cut.content)
-            asked = {"handle": notice(cut)["handle"], "path": "/content/1/data"}
+            asked = {"handle": notice(cut)["handle"], "path": "/content/1/data", "exact": True}
             read = await session.call("envelope_read", asked)
-            assert read.content[-1].text.startswith("aGk=")
+            assert any("aGk=aGk=" in block.text for block in read.content)
 
     run(main)
 

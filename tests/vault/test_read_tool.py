@@ -229,7 +229,7 @@ def test_an_image_over_the_budget_is_stored_and_linked_to(vault: Vault) -> None:
     assert sealed.handle is not None
     reader = Reader(vault, sealed.handle, Budget.of(tokens=2000))
     data = blocks[1]["data"]
-    assert reader.text("/content/1/data", 0, len(data)) == data
+    assert reader.text("/content/1/data", 0, len(data), exact=True) == data
 
 
 def test_without_safe_links_there_is_the_note_alone(vault: Vault) -> None:

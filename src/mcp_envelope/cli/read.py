@@ -148,7 +148,8 @@ class _Reading:
 
     def page(self, budget: Budget) -> None:
         options = self.options
-        is_whole = not (options.json or options.exact or any(getattr(options, name) for name in _WAYS))
+        views = (options.region, options.scale, *[getattr(options, name) for name in _WAYS])
+        is_whole = not (options.json or options.exact or any(view is not None for view in views))
         if options.output != files.STDIN and is_whole and (file := self._block()) is not None:
             self._put([file])
             return
@@ -164,6 +165,8 @@ class _Reading:
             "grep": options.grep,
             "context": options.context or 0,
             "exact": options.exact,
+            "region": options.region,
+            "scale": options.scale,
         }
         # The warning was printed above; only a cut adds a note to the page.
         sealed = read(self.vault, asked, budget=msgspec.structs.replace(budget, warning=None))
@@ -216,6 +219,8 @@ class _Reading:
 
     def _described(self, cut: Cut) -> str:
         where = f" at {cut.path}" if cut.path else ""
+        if cut.said:
+            return cut.said
         if cut.kind == "bytes":
             return f"left out {cut.total:,} bytes{where}"
         if cut.path in (self.options.path or "", _BLOCKS) and cut.kept:
@@ -234,6 +239,7 @@ class _Reading:
             "--context": options.context,
             "--path": cut.path or None,
             "--offset": cut.offset or None,
+            "--region": cut.region or None,
             "--tokens": options.tokens,
             "--bytes": options.bytes,
             "--meter": options.meter,
@@ -308,6 +314,8 @@ def _parser() -> Parser:
     way("--grep RE", "search lines, with an RE2 pattern", text)
     way("--all", "all of it, exactly as it was stored")
     add("--exact", "the exact characters, even of JSON, as text")
+    add("--region X,Y,W,H", "this part of an image, in pixels of the original", text)
+    add("--scale F", "an image made smaller, or up to 4 times larger", text)
     add("--context N", "with --grep: lines around each match, up to 20", number)
     meters = "what counts: bytes, chars4, estimate (the default for tokens) or exact"
     parser.budget_options("how much of it", "the most tokens of a page (default: 8000)", meters)

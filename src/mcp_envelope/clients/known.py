@@ -39,9 +39,11 @@ class _Limits(msgspec.Struct, frozen=True, kw_only=True):
     error_characters: int | None = None
     # Whether the client can follow links to stored results.
     links: bool = False
-    # Whether its model gets to see images, the longest side that isn't scaled down on the way, and the most
-    # bytes of base64 that an image may have.
+    # Whether its model gets to see images, also beside a structure, whose formula tells what they cost, the longest
+    # side that isn't scaled down on the way, and the most bytes of base64 that an image may have.
     images: bool = True
+    images_beside_structure: bool = True
+    image_cost: str | None = None
     image_pixels: int | None = None
     image_bytes: int | None = None
 

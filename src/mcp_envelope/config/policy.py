@@ -18,7 +18,7 @@ import msgspec
 from .. import dialects
 from ..budget import METERS, Budget, Caps, meter_named
 from ..dialects import registry
-from ..fit.images import COSTS, ImageBudget
+from ..fit.images import COSTS, TREATMENTS, ImageBudget
 from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
 from .kinds import (
     CODES,
@@ -147,6 +147,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         CODES,
         "Codes for failures that a tool or a server reports itself, by words in its message.",
     ] = NOTHING
+    images: Annotated[
+        str,
+        choice(*TREATMENTS),
+        "What becomes of images: `fit` them into their budget, `pass` them on as they are, or `store` all of them.",
+    ] = ImageBudget().treatment
     max_images: Annotated[
         int,
         whole(0, 1000),
@@ -158,8 +163,19 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     image_cost: Annotated[
         str,
         choice(*COSTS),
-        "Whose formula tells what an image costs. `bytes`: its base64 counts as text.",
+        "Whose formula tells what an image costs. `bytes`: its base64 counts as text. "
+        "Unset: that of the client's model, or the `largest` if it isn't known.",
     ] = ImageBudget().cost
+    image_pixels: Annotated[
+        int | None,
+        whole(64, 100_000),
+        "The most pixels that an image's longer side may have. Unset: what the client or the model's vendor takes.",
+    ] = None
+    image_bytes: Annotated[
+        int | None,
+        whole(1000, 1_000_000_000),
+        "The most bytes that an image's base64 may have. Unset: what the client or the vendor takes.",
+    ] = None
     reader: Annotated[
         str,
         choice("auto", "model", "program"),
@@ -210,6 +226,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     # What the client takes besides the budget, and whether a program reads the result.
     caps: Caps | None = None
     is_whole: bool = False
+    # Why the client's model can't see any image, and whether it sees them only in results without a structure.
+    no_images: str = ""
+    images_alone: bool = False
     # About this call, for the result: what it asked for and did not get.
     warnings: tuple[str, ...] = ()
     # About the settings, for whoever set them: in the log and in `mcp-envelope config`, not in results.
@@ -234,8 +253,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return self.redact != "off"
 
     @property
-    def images(self) -> ImageBudget:
-        return ImageBudget(self.max_images, self.image_tokens, self.image_cost)
+    def image_budget(self) -> ImageBudget:
+        return ImageBudget(
+            self.max_images,
+            self.image_tokens,
+            self.image_cost,
+            self.image_pixels,
+            self.image_bytes,
+            self.images,
+            self.no_images,
+            self.images_alone,
+        )
 
     @property
     def budget(self) -> Budget | None:

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from ..budget import MIN_BYTES, MIN_TOKENS
-from ..fit.blocks import Block, fit_blocks, is_text, label, read_block, shown
+from ..fit.blocks import Block, fit_blocks, is_text, label, read_block, read_blocks, shown
 from ..fit.documents import Cut
 from ..jsontext.document import Node, encode, text_block
 from ..lanes import Lane, Lanes, Plan, largest_room
@@ -31,24 +31,37 @@ def fit_with_attachments(dialect: Dialect, plan: Plan) -> Lanes:
     if payload.blocks is None:
         return dialect.fit(plan)
     base = "/content" if payload.node is None else "/structuredContent"
+    every = read_blocks(payload.blocks, handle=plan.outcome.link_to, known=plan.image_cuts)
+    # Our own shape has a place for texts beside the data.
     blocks = [
-        read_block(raw, f"/content/{index}", handle=plan.outcome.link_to)
-        for index, raw in enumerate(payload.blocks)
-        if not is_text(raw)
+        block
+        for block, raw in zip(every, payload.blocks, strict=True)
+        if dialect.in_place or not is_text(raw)
     ]
-    if payload.node is not None and (size := sum(len(raw) for raw in payload.blocks if is_text(raw))):
+    if (
+        not dialect.in_place
+        and payload.node is not None
+        and (size := sum(len(raw) for raw in payload.blocks if is_text(raw)))
+    ):
         warning = _hidden_text(size, plan.outcome.handle)
         if dialect.shows_warnings:
             plan = replace(plan, outcome=plan.outcome.warned(warning))
         else:
             blocks.insert(0, read_block(text_block(warning), "/content"))
+    image_cuts = plan.image_cuts
+    if not dialect.in_place:
+        plan = replace(plan, image_cuts=())
+        if dialect.shows_warnings:
+            for said in notice.image_sentences(image_cuts, plan.outcome):
+                plan = replace(plan, outcome=plan.outcome.warned(said))
+            image_cuts = ()
     plan = replace(plan, base=base, payload=_data(payload))
     lanes = dialect.fit(plan)
     if not blocks:
         return lanes
     room = _room(plan, lanes.content)
     while room > 0:
-        parts = _fitted(plan, blocks, room)
+        parts = _fitted(plan, blocks, room, () if dialect.in_place else image_cuts)
         if parts is None:
             break
         if (whole := _joined(plan, lanes, parts)) is not None:
@@ -94,7 +107,7 @@ def _room(plan: Plan, document: Lane) -> int:
     return min(max(limit - document.used - _SEAM, limit // 2), limit - min(least, document.used + _SEAM))
 
 
-def _fitted(plan: Plan, blocks: Sequence[Block], limit: int) -> Lane | None:
+def _fitted(plan: Plan, blocks: Sequence[Block], limit: int, image_cuts: Sequence[Cut]) -> Lane | None:
     """Return the blocks, without brackets, and a note if not all of them are whole."""
     size = sum(block.size for block in blocks) + len(blocks) + 1
 
@@ -103,9 +116,9 @@ def _fitted(plan: Plan, blocks: Sequence[Block], limit: int) -> Lane | None:
         parts = fit_blocks(blocks, room, cuts)
         if parts is None:
             return None
-        if cuts:
-            note = notice.sentence(plan.with_cuts(tuple(cuts)), 1, beside_handle=False)
-            parts.append(text_block(note))
+        if cuts or image_cuts:
+            outcome = replace(plan.outcome, cuts=(*image_cuts, *cuts))
+            parts.append(text_block(notice.sentence(outcome, 1, beside_handle=False)))
         return plan.lane(b",".join(parts), tuple(cuts), measured=shown(parts))
 
     most = min(size, plan.budget.most_json)

@@ -204,7 +204,7 @@ def _fitter(node: Node, place: Place, plan: Plan, base: str = "") -> Fitter:
 def _untouched(plan: Plan) -> Lanes | None:
     """Return the payload byte for byte, if it fits and there is nothing to report."""
     payload, limit = plan.payload, plan.budget.limit
-    if payload.is_empty or payload.partial or payload.size > plan.budget.most_json:
+    if payload.is_empty or payload.partial or payload.size > plan.budget.most_json or plan.image_cuts:
         return None
     if notice.notice(plan.outcome, 0) or plan.outcome.texts or plan.outcome.links:
         return None
@@ -307,7 +307,8 @@ def _content(plan: Plan, structured: Lane | None) -> Lane | None:
         if held is not None and held.kind == "object":
             return _document_text(plan, held, FREE)
         return _blocks(plan, [TextBlock.of_text(payload.text, held, ends, plan.survey)])
-    return _blocks(plan, read_blocks(payload.blocks or (), ends, plan.outcome.link_to, plan.survey))
+    blocks = payload.blocks or ()
+    return _blocks(plan, read_blocks(blocks, ends, plan.outcome.link_to, plan.survey, plan.image_cuts))
 
 
 def _repeats(plan: Plan, structured: Lane) -> bool:
@@ -346,7 +347,7 @@ def _blocks(plan: Plan, blocks: Sequence[Block]) -> Lane | None:
             return None
 
         def render(outcome: Outcome) -> Lane:
-            return plan.content(_around(parts, outcome, length), outcome.cuts)
+            return plan.content(_around(parts, outcome, length), tuple(cuts))
 
         return _with_figures(plan, tuple(cuts), length, render)
 

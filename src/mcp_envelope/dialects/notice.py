@@ -26,6 +26,7 @@ READ_TOOL: Final = "envelope_read"
 # and content blocks made of a reply's texts and links.
 _LISTED: Final = (8, 2, 0)
 _IN_SENTENCE: Final = (3, 1, 0)
+_IMAGES_IN_SENTENCE: Final = (8, 1, 0)
 _CLIP: Final = (100_000, 120, 0)
 _EXTRA_BLOCKS: Final = (1000, 3, 0)
 # How long the shortest notice's list of the items that are shown may be, in characters.
@@ -114,6 +115,13 @@ def sentence(outcome: Outcome, length: int = 0, *, beside_handle: bool = True) -
     if length == 2:
         rows = next((f" Items {cut.rows}." for cut in cuts if cut.rows), "")
         return _way_back(outcome, None, beside_handle) + (rows if len(rows) <= _MOST_ROWS else "")
+    images = [cut for cut in cuts if cut.said]
+    said = [_image(cut, outcome, beside_handle) for cut in images[: _IMAGES_IN_SENTENCE[length]]]
+    if more := len(images) - len(said):
+        said.append(f"And {more} more image{'s' if more > 1 else ''} not shown as sent.")
+    if len(images) == len(cuts):
+        return " ".join(said)
+    cuts = [cut for cut in cuts if not cut.said]
     named = cuts[: _IN_SENTENCE[length]]
     # The call of envelope_read already names the path of a single cut.
     with_path = len(cuts) > 1 or outcome.handle is None
@@ -124,7 +132,25 @@ def sentence(outcome: Outcome, length: int = 0, *, beside_handle: bool = True) -
     more = len(cuts) - len(named)
     if more:
         shown += f"; and {more} more cut{'s' if more > 1 else ''}"
-    return f"{shown[:1].upper()}{shown[1:]}. {_way_back(outcome, named[0], beside_handle)}"
+    return " ".join([f"{shown[:1].upper()}{shown[1:]}.", _way_back(outcome, named[0], beside_handle), *said])
+
+
+def _image(cut: Cut, outcome: Outcome, beside_handle: bool) -> str:
+    said = f"{cut.said[:1].upper()}{cut.said[1:]}."
+    if cut.kept and not cut.way:
+        return said
+    if outcome.handle is None:
+        return f"{said} The whole was not kept."
+    handle = "handle" if beside_handle else f"handle={quoted(outcome.handle)}"
+    if not cut.way:
+        return f"{said} It is kept: {handle}, path={quoted(cut.path)}."
+    region = f", region={quoted(cut.region)}" if cut.region else ""
+    return f"{said} {cut.way}: {READ_TOOL}({handle}, path={quoted(cut.path)}{region})."
+
+
+def image_sentences(cuts: Sequence[Cut], outcome: Outcome) -> list[str]:
+    """Return what isn't shown of images, and the calls that show it."""
+    return [_image(cut, outcome, False) for cut in cuts]
 
 
 def _described(cut: Cut, with_path: bool, in_page: bool, with_rows: bool) -> str:

@@ -130,18 +130,22 @@ class TextBlock:
 
 
 class OpaqueBlock:
-    """A block that is kept whole, or replaced by a line that describes it and a link if clients follow links."""
+    """A block that is kept whole, or replaced by a line that describes it and a link if clients follow links.
 
-    def __init__(self, raw: Buffer, path: str, handle: str | None = None) -> None:
+    `said` replaces it in any case: the cut is known already.
+    """
+
+    def __init__(self, raw: Buffer, path: str, handle: str | None = None, said: str = "") -> None:
         self.raw = raw
         self.path = path
-        self.size = len(raw)
         self._handle = handle
+        self._said = said
+        self.size = len(self._stub) if said else len(raw)
 
     @cached_property
     def _stub(self) -> bytes:
         label = _label(self.raw)
-        stub = text_block(f"[{label.described()} left out, {self.size} bytes]")
+        stub = text_block(f"[{self._said or f'{label.described()} left out, {self.size} bytes'}]")
         if self._handle is None or label.type == "resource_link":
             return stub
         return b"%b,%b" % (stub, encode(label.link(f"{SCHEME}{self._handle}{self.path}")))
@@ -152,8 +156,9 @@ class OpaqueBlock:
 
     def fit(self, room: int, cuts: list[Cut]) -> bytes | None:
         if self.size <= room:
-            return bytes(self.raw)
-        cuts.append(Cut(self.path, "bytes", 0, self.size, 0))
+            return self._stub if self._said else bytes(self.raw)
+        if not self._said:
+            cuts.append(Cut(self.path, "bytes", 0, self.size, 0))
         return self._stub if len(self._stub) <= room else None
 
 
@@ -166,13 +171,23 @@ def _fitting(sizes: Sequence[int], room: int) -> int:
 
 
 def read_blocks(
-    raws: Sequence[Buffer], ends: Ends = "head", handle: str | None = None, survey: Survey | None = None
+    raws: Sequence[Buffer],
+    ends: Ends = "head",
+    handle: str | None = None,
+    survey: Survey | None = None,
+    known: Sequence[Cut] = (),
 ) -> list[Block]:
     """Return each block as the class that can cut it, with its path in the whole result.
 
-    `handle` names the stored payload, if links may point to it.
+    `handle` names the stored payload, if links may point to it; `known` are cuts that were made before.
     """
-    return [read_block(raw, f"/content/{index}", ends, handle, survey) for index, raw in enumerate(raws)]
+    said = {cut.path: cut.said for cut in known if not cut.kept}
+    blocks: list[Block] = []
+    for index, raw in enumerate(raws):
+        path = f"/content/{index}"
+        left_out = OpaqueBlock(raw, path, handle, said[path]) if path in said else None
+        blocks.append(left_out or read_block(raw, path, ends, handle, survey))
+    return blocks
 
 
 def read_block(

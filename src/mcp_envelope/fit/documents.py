@@ -23,7 +23,7 @@ from .text import string_head
 if TYPE_CHECKING:
     from .survey import Survey
 
-CutKind = Literal["items", "properties", "characters", "blocks", "bytes"]
+CutKind = Literal["items", "properties", "characters", "blocks", "bytes", "pixels"]
 
 # A list with at most this many items, or of which fewer than this fit, shares its room among its items instead
 # of keeping the first ones whole, as long as each gets a useful share.
@@ -45,7 +45,8 @@ class Cut:
     """One omission. The path leads into the original; `offset` is where to read on, at the first thing left out.
 
     `rows` tells which items of a list are kept, such as `0-16, 212`, if those are not only the first ones and they
-    are in their original order.
+    are in their original order. Of an image, `said` says what is shown, and `way` what a call for the rest is for,
+    which asks for a `region`.
     """
 
     path: str
@@ -54,6 +55,9 @@ class Cut:
     total: int
     offset: int
     rows: str = ""
+    said: str = ""
+    way: str = ""
+    region: str = ""
 
     @property
     def dropped(self) -> int:

@@ -1,57 +1,120 @@
-"""What an image costs a model, and how it stays out of the text's budget.
+"""What an image costs a model, how it stays out of the text's budget, and what becomes of one that is too large.
 
 Strategy: models pay for pixels, not for base64. Width and height are read from the first bytes of the file,
 without decoding it, and turned into tokens by the formulas of the large vendors. Images have a budget of their
-own, in number and in tokens. Those within it are set aside before a result is fitted: the block stays, with a
-short mark in place of its data, and the data is put back into the finished lane. An image that is over the
-budget, or of unknown size, counts as the text of its base64, like any other block.
+own, in number and in tokens, which they share like the values of a document. Those within it are set aside before
+a result is fitted: the block stays, with a short mark in place of its data, and the data is put back into the
+finished lane. A larger one is scaled down or cut to a tile (`pixels`) first, or a line says why it was left out;
+both are cuts. An image of unknown size counts as the text of its base64, like any other block.
 """
 
 from __future__ import annotations
 
 import os
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from ..jsontext.document import Buffer, Node, TooDeep
+from ..jsontext.document import Buffer, Node, TooDeep, encode
+from .documents import Cut, share
+from .pixels import MOST_PIXELS, Box, ImageRoom, Rendering, Unshowable, has_pillow, render
 
 COSTS: Final = ("largest", "claude", "gpt", "gemini", "bytes")
-# Larger ones than this are accepted by no vendor's interface, so they are stored instead.
-MOST_BYTES: Final = 16 << 20
+TREATMENTS: Final = ("fit", "pass", "store")
+# Larger ones are not even decoded to be scaled down.
+MOST_BYTES: Final = 64 << 20
+# What vendors take: the longest side that they don't scale down themselves, and the most bytes of base64.
+_TAKEN: Final = {"claude": (2576, 5_000_000), "gpt": (2048, 16_000_000), "gemini": (3072, 15_000_000)}
 # In a JPEG, the size comes after previews and colour profiles.
+_FIRST: Final = 64
 _HEAD: Final = 256 << 10
 _SMALLEST: Final = 512
+# An image that has to share its budget is not made so small that it costs less than this.
+_LEAST_TOKENS: Final = 400
 
 
 class ImageBudget(msgspec.Struct, frozen=True):
-    """How many images a result may show, and how many tokens they may cost in all, by which formula."""
+    """How many images a result may show, what they may cost in all, by which formula, and how large each may be."""
 
     count: int = 4
     tokens: int = 8000
     cost: str = "largest"
+    longest: int | None = None
+    most_bytes: int | None = None
+    # "fit", "pass" (as they are, whatever they cost), "store" (none is shown).
+    treatment: str = "fit"
+    # Why the client's model can't see any.
+    refused: str = ""
+    # Whether the client drops images that come beside a structure.
+    alone: bool = False
+
+    def room(self, tokens: int) -> ImageRoom:
+        longest, most_bytes = _TAKEN.get(self.cost) or map(min, *_TAKEN.values())
+        return ImageRoom(
+            self.longest or longest,
+            self.most_bytes or most_bytes,
+            tokens,
+            lambda width, height: image_tokens(width, height, self.cost),
+        )
 
 
-def set_aside(blocks: Sequence[Buffer], budget: ImageBudget) -> tuple[tuple[Buffer, ...], dict[bytes, bytes]]:
-    """Return the blocks with a mark in place of the data of each image within the budget, and the data by mark."""
-    shown, data = list(blocks), dict[bytes, bytes]()
-    left = budget.tokens
-    for index, block in enumerate(blocks):
-        if len(data) >= budget.count or budget.cost == "bytes":
-            break
-        split = _split(block)
-        if split is None or (size := dimensions(split[1])) is None:
+class Shown(msgspec.Struct, frozen=True):
+    """Blocks with a mark in place of each image's data, the data by mark, and what isn't shown of the images."""
+
+    blocks: tuple[Buffer, ...]
+    data: Mapping[bytes, bytes] = {}
+    cuts: tuple[Cut, ...] = ()
+
+
+def set_aside(
+    blocks: Sequence[Buffer], budget: ImageBudget, beside_structure: bool
+) -> tuple[tuple[Buffer, ...], bool]:
+    """Return the blocks as they are measured, without the data of images, and whether the images may stay."""
+    found = _found(blocks, budget)
+    measured = list(blocks)
+    for image in found:
+        measured[image.index] = image.with_data(b'""')
+    shares = _shares(found, budget)
+    stays = budget.treatment == "pass" or all(
+        _stays(image, tokens, budget) for image, tokens in zip(found, shares, strict=True)
+    )
+    return tuple(measured), not found or (stays and not (budget.alone and beside_structure))
+
+
+def show(blocks: Sequence[Buffer], budget: ImageBudget, paths: Sequence[str] = ()) -> Shown:
+    """Return the blocks with their images as far as the budget allows. `paths` are theirs, if not the usual."""
+    found = _found(blocks, budget)
+    if not found:
+        return Shown(tuple(blocks))
+    shown, data, cuts = list(blocks), dict[bytes, bytes](), list[Cut]()
+    granted = _shares(found, budget)
+    for image, tokens in zip(found, granted, strict=True):
+        path = paths[image.index] if paths else f"/content/{image.index}"
+        try:
+            if budget.treatment == "store":
+                raise Unshowable(budget.refused or "images are stored, as configured")
+            if budget.treatment != "pass" and not _stays(image, tokens, budget):
+                if tokens is None:
+                    raise Unshowable(
+                        f"a result shows at most {budget.count} images in {budget.tokens} tokens"
+                    )
+                rendering = image.render(budget.room(tokens))
+                cuts.append(image_cut(path, rendering))
+                image = image.showing(rendering)
+        except Unshowable as reason:
+            said = f"{image.described} at {path} left out: {reason}"
+            # Only one that was too many could be seen alone.
+            way = "See it" if tokens is None and budget.treatment == "fit" else ""
+            cuts.append(Cut(path, "bytes", 0, len(image.data), 0, said, way))
+            shown[image.index] = image.with_data(b'""')
             continue
-        left -= image_tokens(*size, budget.cost)
-        if left < 0:
-            break
         # Random, so that no text can contain it on purpose.
         mark = b'"%b"' % os.urandom(6).hex().encode()
-        shown[index], data[mark] = b"%b%b%b" % (split[0], mark, split[2]), split[1]
-    return tuple(shown), data
+        shown[image.index], data[mark] = image.with_data(mark), image.data
+    return Shown(tuple(shown), data, tuple(cuts))
 
 
 def put_back(lane: bytes, data: Mapping[bytes, bytes]) -> bytes:
@@ -60,30 +123,180 @@ def put_back(lane: bytes, data: Mapping[bytes, bytes]) -> bytes:
     return lane
 
 
-class _Image(msgspec.Struct, tag_field="type", tag="image"):
-    data: msgspec.Raw
+def _shares(found: Sequence[ImageFile], budget: ImageBudget) -> list[int | None]:
+    """Return how many tokens each image may cost; None for one that is too many."""
+    if budget.treatment != "fit":
+        return [None] * len(found)
+    room = budget.room(budget.tokens)
+    # What has to be scaled down, or cut to a tile, takes as much as it gets.
+    largest = room.cost(room.longest, room.longest)
+    wanted = [
+        largest
+        if max(image.size or (0,)) > room.longest and has_pillow()
+        else room.cost(*image.size or (0, 0))
+        for image in found[: budget.count]
+    ]
+    if not has_pillow():
+        left, granted = budget.tokens, list[int | None]()
+        for tokens in wanted:
+            granted.append(tokens if tokens <= left else None)
+            left -= granted[-1] or 0
+    else:
+        least = max(image_tokens(1, 1, budget.cost), _LEAST_TOKENS)
+        kept = len(wanted)
+        while (
+            shares := share(wanted[:kept], [min(each, least) for each in wanted[:kept]], budget.tokens)
+        ) is None:
+            kept -= 1
+        granted = [*shares]
+    return granted + [None] * (len(found) - len(granted))
 
 
-def _split(block: Buffer) -> tuple[bytes, bytes, bytes] | None:
-    """Return what stands before the data of an image block, the data as a JSON string, and what follows it."""
-    if not _SMALLEST < len(block) <= MOST_BYTES:
+def _stays(image: ImageFile, tokens: int | None, budget: ImageBudget) -> bool:
+    """Whether an image is shown as it is."""
+    if tokens is None or image.size is None:
+        return False
+    room = budget.room(tokens)
+    if len(image.data) - 2 > room.most_bytes or room.cost(*image.size) > tokens:
+        return False
+    # What can't be scaled down here is scaled down by the client, or by the vendor.
+    return max(image.size) <= room.longest or not has_pillow()
+
+
+def _found(blocks: Sequence[Buffer], budget: ImageBudget) -> list[ImageFile]:
+    """Return the images among the blocks that have a budget of their own."""
+    if budget.cost == "bytes" and budget.treatment == "fit":
+        return []
+    found = [image for index, block in enumerate(blocks) if (image := image_file(block, index)) is not None]
+    # One whose size can't be read is treated like text, unless the treatment is the same for all.
+    return [image for image in found if image.size is not None or budget.treatment != "fit"]
+
+
+def image_cut(path: str, rendering: Rendering) -> Cut:
+    said, way, region = _told(rendering, f"image at {path}")
+    (width, height), shown = rendering.whole, rendering.shown
+    return Cut(path, "pixels", shown[0] * shown[1], width * height, 0, said, way, region)
+
+
+def _told(rendering: Rendering, what: str) -> tuple[str, str, str]:
+    """Return what is shown of an image, what a further call is for, and the region that it asks for."""
+    (width, height), (x, y, *extent), then = rendering.whole, rendering.region, rendering.then
+    is_whole = extent == [width, height]
+    is_scaled = tuple(extent) != rendering.shown
+    size = "×".join(map(str, rendering.shown))
+    factor = f"multiply coordinates by {rendering.factor:.4g}"
+    if is_whole:
+        said = f"{what} has {width}×{height} pixels"
+        said += f" and is shown at {size}; {factor}" if is_scaled else ""
+    else:
+        parts = ([factor] if is_scaled else []) + ([f"add {x},{y} to coordinates"] if x or y else [])
+        said = f"{what} has {width}×{height} pixels; this is region {x},{y},{extent[0]},{extent[1]}"
+        said += (f" at {size}" if is_scaled else "") + (f"; {', then '.join(parts)}" if parts else "")
+    if rendering.is_animated:
+        said += "; the first frame alone"
+    if then is not None:
+        return said, "Next", ",".join(map(str, then))
+    return (said, "Parts in full size", "x,y,width,height") if rendering.factor > 1 else (said, "", "")
+
+
+# -- the file in a block --------------------------------------------------------------------------------------
+
+
+class _ImageBlock(msgspec.Struct, tag_field="type", tag="image"):
+    pass
+
+
+class _ResourceBlock(msgspec.Struct, tag_field="type", tag="resource"):
+    pass
+
+
+_TAGGED: Final = msgspec.json.Decoder(_ImageBlock | _ResourceBlock)
+
+
+def may_be_image(block: Buffer) -> bool:
+    """Whether a block is of a type that can hold an image; of another, little more than the type is read."""
+    if len(block) <= _SMALLEST:
+        return False
+    try:
+        _TAGGED.decode(block)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return False
+    return True
+
+
+class ImageFile(msgspec.Struct, frozen=True):
+    """An image in a block, or in a resource embedded in it: its base64 and its media type, as JSON strings."""
+
+    block: Buffer
+    index: int
+    key: str
+    data: bytes
+    mime: bytes
+    size: tuple[int, int] | None
+
+    @property
+    def described(self) -> str:
+        kind = msgspec.json.decode(self.mime, type=str)[:60]
+        kind = kind if kind.isprintable() and "/" in kind else "image"
+        return f"{kind} of {self.size[0]}×{self.size[1]} pixels" if self.size else kind
+
+    def render(self, room: ImageRoom, region: Box | None = None, scale: float | None = None) -> Rendering:
+        if len(self.data) > MOST_BYTES:
+            raise Unshowable(f"it has {len(self.data)} bytes")
+        if self.size is not None and self.size[0] * self.size[1] > MOST_PIXELS:
+            raise Unshowable("it has too many pixels to be decoded")
+        try:
+            file = b64decode(msgspec.json.decode(self.data, type=str), validate=True)
+        except (ValueError, msgspec.MsgspecError):
+            raise Unshowable("it can't be decoded") from None
+        return render(file, room, region, scale)
+
+    def showing(self, rendering: Rendering) -> ImageFile:
+        data, mime = b'"%b"' % b64encode(rendering.file), encode(rendering.mime)
+        return msgspec.structs.replace(self, data=data, mime=mime, size=rendering.shown)
+
+    def with_data(self, data: bytes) -> bytes:
+        """Return the block with other data; everything else stays as it is spelled."""
+        changes = {self.key: data, "mimeType": self.mime}
+        if self.key == "data":
+            return _with(self.block, changes)
+        held = next(member.value for member in Node(self.block).members() if member.key == "resource")
+        return _with(self.block, {"resource": _with(held, changes)})
+
+
+def image_file(block: Buffer, index: int = 0) -> ImageFile | None:
+    """Return the image in a content block, if there is one."""
+    if not may_be_image(block):
         return None
     try:
-        data = bytes(msgspec.json.decode(block, type=_Image).data)
-        members = Node(block).members()
-    except (msgspec.MsgspecError, TooDeep, RecursionError, UnicodeError):
+        members = _members(block)
+        kind, key = bytes(members["type"]), "data"
+        if kind == b'"resource"':
+            members, key = _members(members["resource"]), "blob"
+        data, mime = bytes(members[key]), bytes(members["mimeType"])
+        is_image = msgspec.json.decode(mime, type=str).startswith("image/")
+    except (msgspec.MsgspecError, TooDeep, RecursionError, UnicodeError, LookupError):
         return None
-    keys = [member.key for member in members]
-    if data[:1] != b'"' or keys.count("data") != 1:
+    if data[:1] != b'"' or not (kind == b'"image"' or (kind == b'"resource"' and is_image)):
         return None
-    at = keys.index("data")
-    written = [
-        b"%b:%b" % (member.raw_key, b"" if member.key == "data" else member.value) for member in members
-    ]
-    return (
-        b"{%b" % b",".join(written[: at + 1]),
-        data,
-        b"%b}" % b"".join(b",%b" % each for each in written[at + 1 :]),
+    return ImageFile(block, index, key, data, mime, dimensions(data))
+
+
+def _members(value: Buffer) -> dict[str, Buffer]:
+    """Return the members of an object whose keys are all different: of equal ones, clients see one or the other."""
+    members = Node(value).members()
+    found = {member.key: member.value for member in members}
+    if len(found) < len(members):
+        raise LookupError
+    return found
+
+
+def _with(value: Buffer, changes: Mapping[str, bytes]) -> bytes:
+    return b"{%b}" % b",".join(
+        [
+            b"%b:%b" % (member.raw_key, changes.get(member.key, member.value))
+            for member in Node(value).members()
+        ]
     )
 
 
@@ -116,11 +329,7 @@ def _scaled(width: int, height: int, most: int) -> tuple[int, int]:
 
 def dimensions(data: bytes) -> tuple[int, int] | None:
     """Return the width and height of a PNG, JPEG, GIF or WebP file, given as base64 in a JSON string."""
-    text = bytes(data[1 : _HEAD + 1]).rstrip(b'"').replace(b"\\/", b"/")
-    try:
-        head = b64decode(text[: len(text) // 4 * 4], validate=True)
-    except Base64Error:
-        return None
+    head = _head(data, _FIRST)
     size = None
     if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR":
         size = _big(head[16:20]), _big(head[20:24])
@@ -129,8 +338,16 @@ def dimensions(data: bytes) -> tuple[int, int] | None:
     elif head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         size = _webp(head)
     elif head.startswith(b"\xff\xd8"):
-        size = _jpeg(head)
+        size = _jpeg(_head(data, _HEAD))
     return size if size is not None and min(size) > 0 else None
+
+
+def _head(data: bytes, most: int) -> bytes:
+    text = bytes(data[1 : most + 1]).rstrip(b'"').replace(b"\\/", b"/")
+    try:
+        return b64decode(text[: len(text) // 4 * 4], validate=True)
+    except Base64Error:
+        return b""
 
 
 def _webp(head: bytes) -> tuple[int, int] | None:

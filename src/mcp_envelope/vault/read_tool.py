@@ -21,7 +21,7 @@ from ..dialects import dialect
 from ..dialects.notice import READ_TOOL, quoted
 from ..envelope import Sealed, make_plan, seal_plan
 from ..fit.blocks import shown
-from ..fit.images import MOST_BYTES, ImageBudget
+from ..fit.images import ImageBudget
 from ..fit.pages import Page, Part, Shape
 from ..jsontext.document import encode
 from ..lanes import Profile
@@ -29,6 +29,7 @@ from ..outcome import Failure, Outcome, OwnFailure, sendable
 from ..payload import Payload
 from .document import BadPath, ExactText, StoredValue
 from .limits import BadQuery, TooCostly
+from .media import FILE_IN_BLOCK, Media, View, first_image, media, no_image, read_view
 from .store import Damaged, StoreError
 from .vault import Stored, Vault, store_failure
 
@@ -66,6 +67,8 @@ TOOL: Final[dict[str, Any]] = {
             "query": {"type": "string"},
             "grep": {"type": "string"},
             "exact": {"type": "boolean"},
+            "region": {"type": "string"},
+            "scale": {"type": "number"},
         },
         "required": ["handle"],
     },
@@ -100,11 +103,19 @@ def read(
     # What our own shape adds in other profiles is no part of a page.
     profile = "minimal" if policy is None or spoken.in_place else cast(Profile, policy.detail)
 
-    def sealed(answer: Page | Payload | Failure, outcome: Outcome) -> Sealed:
-        return seal_plan(make_plan(answer, budget, outcome, spoken, profile=profile), spoken)
+    def sealed(answer: Page | Media | Failure, outcome: Outcome) -> Sealed:
+        if not isinstance(answer, Media):
+            return seal_plan(make_plan(answer, budget, outcome, spoken, profile=profile), spoken)
+        plan = make_plan(Payload(blocks=(answer.block,)), budget, outcome, spoken, profile=profile)
+        # The image was fitted already.
+        whole = ImageBudget(treatment="pass")
+        made = seal_plan(replace(plan, images=whole, image_cuts=answer.cuts), spoken)
+        made.noted = bool(answer.cuts)
+        return made
 
     try:
-        page = _page(vault, arguments, owner, budget, spoken.in_place)
+        images = policy.image_budget if policy else ImageBudget()
+        page = _page(vault, arguments, owner, budget, spoken.in_place, images)
         reading = page.reading if isinstance(page, Page) else None
         return sealed(page, replace(outcome, handle=handle, reading=reading))
     except Failure as error:
@@ -144,8 +155,13 @@ def _reason_gone(vault: Vault, handle: str, owner: str | None) -> Failure | None
 
 
 def _page(
-    vault: Vault | None, arguments: Mapping[str, Any], owner: str | None, budget: Budget, has_blocks: bool
-) -> Page | Payload:
+    vault: Vault | None,
+    arguments: Mapping[str, Any],
+    owner: str | None,
+    budget: Budget,
+    has_blocks: bool,
+    images: ImageBudget,
+) -> Page | Media:
     handle = (_text(arguments, "handle") or "").strip()
     path = _text(arguments, "path") or ""
     offset = _number(arguments, "offset")
@@ -177,8 +193,13 @@ def _page(
         ((name, text),) = ways.items()
         selected = _selected(root, text) if name == "query" else _asked(vault, stored, text, owner)
         return page_of(find(selected, path), offset, room, f", {name}={quoted(text)}")
+    view = read_view(arguments)
     if stored.entry.kind == "blocks":
-        return _page_of_blocks(root, path, offset, budget, room, has_blocks)
+        found = _media(root, block_path(path), budget, images, view)
+        if found is not None or view is None:
+            return found or _page_of_blocks(root, path, offset, budget, room, has_blocks)
+    if view is not None:
+        raise no_image(path)
     return page_of(find(root, path), offset, room)
 
 
@@ -272,10 +293,21 @@ def _first_text(root: StoredValue) -> StoredValue:
     return next((text for block in blocks if block and (text := block.child("text"))), root)
 
 
+def _media(
+    root: StoredValue, path: str, budget: Budget, images: ImageBudget, view: View | None
+) -> Media | None:
+    """Return the image, audio or file in the block at a path; with a view and no path, the first image."""
+    content = root.child("content")
+    if view is not None and path in ("", _BLOCKS) and content is not None:
+        path = first_image(content)
+    inside = FILE_IN_BLOCK.fullmatch(path)
+    return None if inside is None else media(find(root, inside[1]), budget, images, view)
+
+
 def _page_of_blocks(
     root: StoredValue, path: str, offset: int, budget: Budget, room: int, has_blocks: bool
-) -> Page | Payload:
-    """Return content blocks as such: an image is an image. Without a place for blocks, a list of them is JSON."""
+) -> Page:
+    """Return content blocks as such. Without a place for blocks, a list of them is JSON."""
     path = block_path(path)
     above, _, step = path.rpartition("/")
     value = _find_in_either(root, path or _BLOCKS)
@@ -286,8 +318,6 @@ def _page_of_blocks(
             return page
         parts = [_described(part, value) for part in page.parts]
         return Page(_BLOCKS, "array", offset, value.total, parts=parts, whole=page.whole, most=room)
-    if above == _BLOCKS and (image := _image(value)) is not None:
-        return image
     if has_blocks and above == _BLOCKS and value.size <= room and budget.holds(shown([value.raw()])):
         part = Part(step, value.raw())
         return Page(_BLOCKS, "blocks", int(step), int(step) + 1, parts=[part])
@@ -302,15 +332,6 @@ def _described(part: Part, blocks: StoredValue) -> Part:
     if said.get("type") == msgspec.Raw(b'"text"'):
         return part
     return Part(part.step, encode({**said, "path": f"{_BLOCKS}/{part.step}"}))
-
-
-def _image(value: StoredValue) -> Payload | None:
-    """Return an image block alone; None for any other block, and for an image that is too large to be shown."""
-    kind = value.child("type")
-    if kind is None or kind.raw() != b'"image"' or value.size > MOST_BYTES:
-        return None
-    block = Payload(blocks=(value.raw(),))
-    return block if block.without_images(ImageBudget()).images else None
 
 
 def exact_text(stored: Stored, path: str) -> StoredValue | ExactText:

@@ -1,0 +1,148 @@
+"""Images, audio and embedded files in a stored result, read back as blocks of their own.
+
+Strategy: a block is shown as it was stored, or refused with the reason; base64 is never cut into pages. An image
+may be asked for by region and scale, and is made smaller where the budget for images asks for that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ..budget import Budget
+from ..fit.blocks import shown
+from ..fit.documents import Cut
+from ..fit.images import MOST_BYTES, ImageBudget, ImageFile, image_cut, image_file, put_back, show
+from ..fit.pixels import Box, OutsideImage, Unshowable
+from ..jsontext.document import encode
+from ..outcome import Failure
+from .document import StoredValue
+
+# The path of a block, or of what is in it.
+FILE_IN_BLOCK: Final = re.compile(r"(/content/\d{1,15})(?:/data|/resource|/resource/blob)?")
+_REGION: Final = re.compile(r"\[?\s*" + r"\s*,\s*".join([r"(\d{1,9})(?:\.0*)?"] * 4) + r"\s*\]?")
+_MOST_SCALE: Final = 4
+
+
+class View(msgspec.Struct, frozen=True):
+    """What of an image is asked for."""
+
+    region: Box | None = None
+    scale: float | None = None
+
+
+class Media(msgspec.Struct, frozen=True):
+    """A content block to be shown, and what it leaves out of an image."""
+
+    block: bytes
+    cuts: tuple[Cut, ...] = ()
+
+
+def read_view(arguments: Mapping[str, Any]) -> View | None:
+    """Return the region and the scale among the arguments; None if neither is there."""
+    region, scale = arguments.get("region"), arguments.get("scale")
+    if region in (None, "") and scale is None:
+        return None
+    box = None
+    if region not in (None, ""):
+        numbers = _REGION.fullmatch(region if isinstance(region, str) else encode(region).decode())
+        if numbers is None:
+            said = encode(region)[:60].decode("utf-8", "ignore")
+            message = f"`region` is x,y,width,height in pixels, not {said}."
+            raise Failure("BAD_ARGS", message, "Write it like 0,1080,1280,1080.")
+        x, y, width, height = map(int, numbers.groups())
+        box = x, y, width, height
+    try:
+        factor = None if scale is None else float(scale)
+    except (TypeError, ValueError):
+        factor = 0.0
+    if factor is not None and not 0 < factor <= _MOST_SCALE:
+        raise Failure("BAD_ARGS", f"`scale` is a number above 0, up to {_MOST_SCALE}.", "Write it like 0.5.")
+    return View(box, factor)
+
+
+def no_image(path: str) -> Failure:
+    message = f"There is no image at {path[:200] or 'the top'} whose pixels can be read."
+    return Failure(
+        "BAD_ARGS", message, "`region` and `scale` are for PNG, JPEG, GIF and WebP: give their path."
+    )
+
+
+def first_image(content: StoredValue) -> str:
+    """Return the path of the first image among content blocks, or of the list itself."""
+    for index in range(content.total):
+        if (block := content.item(index)) is not None and _kind(block) == "image":
+            return block.path
+    return content.path
+
+
+def _kind(block: StoredValue) -> str:
+    """Return "image" or "audio", "file" for another one as base64, "" for any other block."""
+    kind = block.child("type")
+    said = "" if kind is None or kind.size > 20 else kind.raw().decode().strip('"')
+    if said == "resource":
+        held = block.child("resource")
+        if held is None or held.child("blob") is None:
+            return ""
+        mime = held.child("mimeType")
+        return "image" if mime is not None and mime.raw().startswith(b'"image/') else "file"
+    return said if said in ("image", "audio") else ""
+
+
+def media(block: StoredValue, budget: Budget, images: ImageBudget, view: View | None) -> Media | None:
+    """Return the image, audio or file in a block, as far as it may be shown; None if the block holds none."""
+    kind = _kind(block)
+    if not kind:
+        return None
+    if block.size > MOST_BYTES:
+        raise _too_large(kind, block, f"more than {MOST_BYTES} are not shown")
+    raw = block.raw()
+    image = image_file(raw) if kind == "image" else None
+    if image is not None and image.size is not None:
+        return _image(image, block.path, images, view)
+    if view is not None:
+        raise no_image(block.path)
+    if not budget.holds(shown([raw])):
+        raise _too_large(kind, block, f"the budget is {budget.limit} {budget.unit}")
+    return Media(raw)
+
+
+def _image(image: ImageFile, path: str, images: ImageBudget, view: View | None) -> Media:
+    if images.refused:
+        hint = "Tell the user that `mcp-envelope read` saves it: --path and --output."
+        raise Failure("NOT_IMPLEMENTED", f"The image can't be shown: {images.refused}.", hint)
+    # Whoever asks for an image gets it, also where results don't show any.
+    images = msgspec.structs.replace(
+        images,
+        count=1,
+        cost="largest" if images.cost == "bytes" else images.cost,
+        treatment="pass" if images.treatment == "pass" else "fit",
+    )
+    assert image.size is not None
+    try:
+        if view is not None:
+            rendering = image.render(images.room(images.tokens), view.region, view.scale)
+            data = image.showing(rendering)
+            return Media(data.with_data(data.data), (image_cut(path, rendering),))
+        found = show([image.block], images, [path])
+        if found.data:
+            block = put_back(bytes(found.blocks[0]), found.data) if found.cuts else bytes(image.block)
+            return Media(block, found.cuts)
+        raise Unshowable(found.cuts[0].said.partition(": ")[2])
+    except OutsideImage as error:
+        width, height = error.size
+        message = f"The region is outside of the image, which has {width}×{height} pixels."
+        raise Failure("BAD_ARGS", message, f"x is below {width}, and y below {height}.") from None
+    except Unshowable as reason:
+        size = "×".join(map(str, image.size))
+        hint = "Tell the user that `mcp-envelope read` saves it: --path and --output."
+        raise Failure("TOO_LARGE", f"The image of {size} pixels can't be shown: {reason}.", hint) from None
+
+
+def _too_large(kind: str, block: StoredValue, why: str) -> Failure:
+    message = f"The {kind} at {block.path} has {block.size} bytes as base64, and {why}."
+    hint = "Raise the budget, read the base64 in pages with exact=true, or save it with `mcp-envelope read`."
+    return Failure("TOO_LARGE", message, hint)
