@@ -94,7 +94,7 @@ class Shape(NamedTuple):
         return field in self.exclude_fields or bool(self.include_only and field not in self.include_only)
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All settings that apply to one call, and where each came from."""
 
     dialect: Annotated[
@@ -236,11 +236,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     # Budgets that a file which nobody vouches for offers, strongest first: see `lowered`.
     offers: tuple[Offer, ...] = ()
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         return Shape(self.dialect, self.include_only, self.exclude_fields)
 
-    @property
+    @cached_property
     def allowance(self) -> Allowance:
         """The budget with the dialect's defaults filled in."""
         is_own = is_own_limit(self.dialect, self.sources)

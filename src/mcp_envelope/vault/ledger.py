@@ -194,14 +194,18 @@ class Ledger:
                 self._timer = None
         if not calls:
             return
+        rows: list[tuple[Any, ...]] = list(map(msgspec.structs.astuple, calls))
+        try:
+            msgspec.msgpack.encode(calls)
+        except (
+            UnicodeEncodeError
+        ):  # half a surrogate pair in a name would keep the whole batch from being written
+            rows = [tuple(map(_writable, row)) for row in rows]
         try:
             with self._database.writing() as connection:
                 marks = ", ".join("?" * len(LedgerEntry.__struct_fields__))
                 names = ", ".join(LedgerEntry.__struct_fields__)
-                connection.executemany(
-                    f"INSERT INTO calls ({names}) VALUES ({marks})",
-                    [tuple(map(_writable, msgspec.structs.astuple(call))) for call in calls],
-                )
+                connection.executemany(f"INSERT INTO calls ({names}) VALUES ({marks})", rows)
                 if time.time() - self._pruned > 3600:
                     self._pruned = time.time()
                     connection.execute("DELETE FROM calls WHERE at < ?", (time.time() - _KEPT_FOR,))
@@ -244,5 +248,4 @@ class Ledger:
 
 
 def _writable(value: object) -> object:
-    """Half a surrogate pair in a name would keep the whole batch from being written."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
