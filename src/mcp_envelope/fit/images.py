@@ -108,7 +108,7 @@ def show(blocks: Sequence[Buffer], budget: ImageBudget, paths: Sequence[str] = (
             said = f"{image.described} at {path} left out: {reason}"
             # Only one that was too many could be seen alone.
             way = "See it" if tokens is None and budget.treatment == "fit" else ""
-            cuts.append(Cut(path, "bytes", 0, len(image.data), 0, said, way))
+            cuts.append(Cut(path, "bytes", 0, len(image.data), 0, said=said, way=way))
             shown[image.index] = image.with_data(b'""')
             continue
         # Random, so that no text can contain it on purpose.
@@ -175,7 +175,7 @@ def _found(blocks: Sequence[Buffer], budget: ImageBudget) -> list[ImageFile]:
 def image_cut(path: str, rendering: Rendering) -> Cut:
     said, way, region = _told(rendering, f"image at {path}")
     (width, height), shown = rendering.whole, rendering.shown
-    return Cut(path, "pixels", shown[0] * shown[1], width * height, 0, said, way, region)
+    return Cut(path, "pixels", shown[0] * shown[1], width * height, 0, said=said, way=way, region=region)
 
 
 def _told(rendering: Rendering, what: str) -> tuple[str, str, str]:

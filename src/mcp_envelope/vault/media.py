@@ -48,7 +48,7 @@ def read_view(arguments: Mapping[str, Any]) -> View | None:
         return None
     box = None
     if region not in (None, ""):
-        numbers = _REGION.fullmatch(region if isinstance(region, str) else encode(region).decode())
+        numbers = _REGION.fullmatch(region.strip() if isinstance(region, str) else encode(region).decode())
         if numbers is None:
             said = encode(region)[:60].decode("utf-8", "ignore")
             message = f"`region` is x,y,width,height in pixels, not {said}."
