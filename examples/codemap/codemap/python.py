@@ -6,7 +6,9 @@ import ast
 import re
 import warnings
 
-from .source import HERE, UNKNOWN, Import, Lines, Names, Source, Symbol, Use
+from mcp_envelope.anchors import LineIndex
+
+from .source import HERE, UNKNOWN, Import, Names, Source, Symbol, Use
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # Fields of nodes with nothing to find in them.
@@ -19,7 +21,7 @@ def parse(data: bytes) -> Source:
             warnings.simplefilter("ignore")  # of odd escapes, which are the file's business
             tree = ast.parse(data.decode("utf-8-sig"))
     except SyntaxError as error:
-        return Source(problem=f"line {error.lineno}: {error.msg}")
+        return Source(problem=f"line {error.lineno or 1}: {error.msg}")
     except (ValueError, RecursionError, MemoryError) as error:
         return Source(problem=f"it cannot be parsed: {error}")
     found = _Finder(data)
@@ -31,8 +33,8 @@ class _Finder:
     def __init__(self, data: bytes) -> None:
         self.symbols: list[Symbol] = []
         self.imports: list[Import] = []
-        self._lines = Lines(data)
-        self._text = data.decode("utf-8-sig").splitlines()
+        self._lines = LineIndex.from_bytes(data)
+        self._is_ascii = data.isascii()
         # Owner, dotted name ("" if its beginning is no name), last name, kind, line and byte column.
         self._used: list[tuple[str, str, str, str, int, int]] = []
         self._parameters: list[set[str]] = []
@@ -44,8 +46,15 @@ class _Finder:
         for owner, chain, last, kind, line, byte in self._used:
             target = names.find(chain, owner) if chain else (UNKNOWN, last)
             if target is not None and target != (HERE, owner):
-                found.append(Use(owner, *target, kind, line, self._lines.col(line, byte)))
+                found.append(Use(owner, *target, kind, line, self._col(line, byte)))
         return found
+
+    def _col(self, line: int, byte: int) -> int:
+        """Return a column in UTF-16 units; `ast` counts bytes of UTF-8."""
+        if self._is_ascii:
+            return byte + 1
+        before = self._lines.line_text(line).encode()[:byte].decode()
+        return self._lines.position_at(line, len(before) + 1)[1]
 
     # -- definitions and imports ------------------------------------------------------------------------------
 
@@ -68,7 +77,7 @@ class _Finder:
         self, name: str, kind: str, line: int, byte: int, node: ast.stmt, registered: bool = False
     ) -> None:
         public = not any(part.startswith("_") for part in name.split("."))
-        end, col = node.end_lineno or line, self._lines.col(line, byte)
+        end, col = node.end_lineno or line, self._col(line, byte)
         self.symbols.append(Symbol(name, kind, line, col, end, public, registered))
         self._kinds[name] = kind
 
@@ -76,7 +85,7 @@ class _Finder:
         name = f"{owner}.{node.name}" if owner else node.name
         in_class = self._kinds.get(owner) == "class"
         # The node begins at `def`, or `async`; the name is the next word that is neither.
-        text = self._text[node.lineno - 1] if node.lineno <= len(self._text) else ""
+        text = self._lines.line_text(node.lineno)
         at = re.compile(rf"\b{re.escape(node.name)}\b").search(text, node.col_offset)
         byte = len(text[: at.start()].encode()) if at else node.col_offset
         kind = "class" if isinstance(node, ast.ClassDef) else "method" if in_class else "function"
@@ -107,7 +116,7 @@ class _Finder:
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
             line = alias.lineno
-            col = self._lines.col(line, alias.col_offset)
+            col = self._col(line, alias.col_offset)
             if isinstance(node, ast.ImportFrom):
                 module = "." * node.level + (node.module or "")
                 self.imports.append(Import(module, alias.name, alias.asname or alias.name, line, col))

@@ -9,10 +9,7 @@ to is for the index to say: it knows all files.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import NamedTuple
-
-from mcp_envelope.anchors import LineIndex
 
 # What a use refers to, if it isn't the number of an import.
 HERE = -1
@@ -103,24 +100,6 @@ class Names:
         if f"{owner}.{rest}" in self.symbols:
             return HERE, f"{owner}.{rest}"
         return UNKNOWN, rest.rpartition(".")[2]
-
-
-class Lines:
-    """Columns in UTF-16 units from what parsers count: bytes of UTF-8 in a line."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._is_ascii = data.isascii()
-
-    @cached_property
-    def _index(self) -> LineIndex:
-        return LineIndex.from_bytes(self._data)
-
-    def col(self, line: int, byte: int) -> int:
-        if self._is_ascii:
-            return byte + 1
-        text = self._index.line_text(line)
-        return self._index.position_at(line, len(text.encode()[:byte].decode(errors="ignore")) + 1)[1]
 
 
 Parser = Callable[[bytes], Source]

@@ -16,7 +16,9 @@ import tree_sitter_typescript
 from tree_sitter import Language, Node, Query, QueryCursor
 from tree_sitter import Parser as TreeParser
 
-from .source import HERE, UNKNOWN, Import, Lines, Names, Source, Symbol, Use
+from mcp_envelope.anchors import LineIndex
+
+from .source import HERE, UNKNOWN, Import, Names, Source, Symbol, Use
 
 _SCRIPT = """
 (function_declaration name: (_) @name) @function
@@ -78,8 +80,8 @@ def parse(data: bytes, lang: str) -> Source:
     root = TreeParser(language).parse(data).root_node
     try:
         found = _Finder(data, lang, QueryCursor(query).matches(root))
-    except UnicodeDecodeError:
-        return Source(problem="it is not UTF-8")
+    except ValueError as error:
+        return Source(problem=str(error))
     return Source(found.symbols, found.imports, found.uses(), _first_error(root) if root.has_error else None)
 
 
@@ -95,7 +97,7 @@ class _Finder:
         self.symbols: list[Symbol] = []
         self.imports: list[Import] = []
         self._lang = lang
-        self._lines = Lines(data)
+        self._lines = LineIndex.from_bytes(data)
         self._names: set[int] = set()  # bytes at which names start that are no uses
         self._owners: list[tuple[int, int, str]] = []
         self._uses: list[Node] = []
@@ -129,21 +131,21 @@ class _Finder:
             owner = self._owner(name.start_byte)
             public = last in exported if not owner else not last.startswith(("_", "#"))
         qualified = f"{owner}.{last}" if owner else last
-        line, byte = name.start_point
-        self.symbols.append(
-            Symbol(qualified, kind, line + 1, self._lines.col(line + 1, byte), node.end_point[0] + 1, public)
-        )
+        end_line, _ = self._lines.position_of_byte(node.end_byte)
+        self.symbols.append(Symbol(qualified, kind, *self._place(name), end_line, public))
         self._owners.append((node.start_byte, node.end_byte, qualified))
 
     def _owner(self, byte: int) -> str:
         """Return the innermost symbol so far around a position. Definitions come in their order."""
         return next((name for start, end, name in reversed(self._owners) if start <= byte < end), "")
 
+    def _place(self, node: Node) -> tuple[int, int]:
+        return self._lines.position_of_byte(node.start_byte)
+
     # -- imports ----------------------------------------------------------------------------------------------
 
     def _add(self, node: Node, module: str, name: str, alias: str) -> None:
-        line, byte = node.start_point
-        self.imports.append(Import(module, name, alias, line + 1, self._lines.col(line + 1, byte)))
+        self.imports.append(Import(module, name, alias, *self._place(node)))
 
     def _import(self, node: Node) -> None:
         self._hide(node)
@@ -273,8 +275,7 @@ class _Finder:
         if above is not None and above.type == "new_expression":
             called = above.child_by_field_name("constructor") == whole
         kind = "inherits" if inherits else "calls" if called else "reads"
-        line, byte = node.start_point
-        return Use(owner, *place, kind, line + 1, self._lines.col(line + 1, byte))
+        return Use(owner, *place, kind, *self._place(node))
 
 
 def _all(node: Node, kind: str) -> list[Node]:
