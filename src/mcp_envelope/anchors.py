@@ -241,17 +241,22 @@ class NodeId:
 def _described(kind: type[Any], wire: dict[str, Any], read: Callable[[Any], Any]) -> dict[str, Any]:
     """Return pydantic's schema of a class with a wire form. It is plain data, so nothing has to be imported."""
 
-    def given(value: Any) -> Any:
-        return value if isinstance(value, kind) else read(value)
+    def given(value: Any, read_wire: Callable[[Any], Any]) -> Any:
+        return value if isinstance(value, kind) else read_wire(value)
 
+    from_wire = {
+        "type": "function-after",
+        "function": {"type": "no-info", "function": read},
+        "schema": wire,
+    }
     return {
         "type": "json-or-python",
-        "json_schema": {
-            "type": "function-after",
-            "function": {"type": "no-info", "function": read},
-            "schema": wire,
+        "json_schema": from_wire,
+        "python_schema": {
+            "type": "function-wrap",
+            "function": {"type": "no-info", "function": given},
+            "schema": from_wire,
         },
-        "python_schema": {"type": "function-plain", "function": {"type": "no-info", "function": given}},
         "serialization": {"type": "function-plain", "function": kind.to_wire, "return_schema": wire},
     }
 

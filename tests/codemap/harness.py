@@ -61,7 +61,9 @@ def render(amount):
     "build/out.py": "def ignored(): pass\n",
     "made.gen.py": "def ignored(): pass\n",
     "packages/ui/package.json": '{"name": "@shop/ui"}',
-    "packages/ui/src/index.ts": "export { Button as default, label } from './button';\nexport * from './theme';\n",
+    "packages/ui/src/index.ts": """export { Button as default, label } from './button';
+export * from './theme';
+""",
     "packages/ui/src/button.ts": """import { colour } from './theme';
 
 export class Button {
@@ -71,7 +73,9 @@ export const label = (text: string) => text + colour('red');
 """,
     "packages/ui/src/theme.ts": "export function colour(name: string) { return name; }\nfunction unused() {}\n",
     "packages/app/package.json": '{"name": "@shop/app"}',
-    "packages/app/src/main.js": "import Button, { colour } from '@shop/ui';\nnew Button().paint(); colour('blue');\n",
+    "packages/app/src/main.js": """import Button, { colour } from '@shop/ui';
+new Button().paint(); colour('blue');
+""",
     "services/api/go.mod": "module example.com/api\n",
     "services/api/main.go": """package main
 

@@ -70,7 +70,7 @@ def main() -> None:
     crashes = HOW == "crash" or (HOW == "crash-once" and not Path(sys.argv[2]).exists())
     while True:
         message = read()
-        method, params = message.get("method"), message.get("params")
+        method, params = message.get("method"), message.get("params") or {}
         if HOW == "crash-at-start":
             crash()
         if method == "initialize":

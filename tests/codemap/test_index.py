@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from codemap import cli, index
 from codemap.files import is_ignored, list_files
 from codemap.graph import Graph
 from codemap.index import Index
 
+from codemap import cli, index
 from mcp_envelope.anchors import NodeId
 
 from .harness import FILES, Project, write

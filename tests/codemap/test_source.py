@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from codemap import python, treesitter
 from codemap.source import HERE, UNKNOWN, Source
+
+from codemap import python, treesitter
 
 
 def uses(source: Source) -> set[tuple[str, str, str]]:

@@ -315,6 +315,7 @@ def test_a_type_of_ours_has_its_own_code_among_the_arguments(library: str) -> No
     asked: list[tuple[str, dict[str, Any]]] = [
         ("BAD_NODE_ID", {"node": "nowhere"}),
         ("BAD_ARGS", {"node": "nowhere", "depth": "deep"}),
+        ("BAD_ARGS", {"node": 5}),
         ("BAD_ARGS", {}),
     ]
     for code, arguments in asked:

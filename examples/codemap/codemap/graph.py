@@ -151,7 +151,7 @@ class Graph:
 
     # -- edges ------------------------------------------------------------------------------------------------
 
-    def _aliases(self, node: Node) -> set[tuple[int, str]]:
+    def _aliases(self, node: Node) -> list[tuple[int, str]]:
         """Return the units and names under which a symbol can be used."""
         head, dot, rest = node.name.partition(".")
         found = {(node.unit, head)}
@@ -167,7 +167,7 @@ class Graph:
             new = set(rows) - found
             found |= new
             queue += new
-        return {(unit, f"{name}{dot}{rest}") for unit, name in found}
+        return [(unit, f"{name}{dot}{rest}") for unit, name in sorted(found)]
 
     def resolve(self, unit: int, name: str, depth: int = 0) -> Node | None:
         """Return the symbol that a unit has under a name, its own or imported; the file if the name is ""."""
@@ -211,7 +211,7 @@ class Graph:
     def importers_of(self, node: Node) -> list[tuple[Node, int, int]]:
         """Return the files that import a file, or a symbol of it by name, each with line and column."""
         found: dict[int, tuple[Node, int, int]] = {}
-        names = self._aliases(node) if node.name else {(node.unit, "")}
+        names = self._aliases(node) if node.name else [(node.unit, "")]
         for unit, name in names:
             rows = self.connection.execute(
                 "SELECT file, line, col FROM imports WHERE target = ? AND (? = '' OR target_name IN (?, '*'))"

@@ -24,7 +24,7 @@ class ImpactTools:
         self._repository = repository
         self._tier = tier
 
-    @enveloped(lists={"importers": rank("@anchor.file")}, hint="Pass fileFilter to see one folder.")
+    @enveloped(lists={"importers": rank("anchor.file")}, hint="Pass fileFilter to see one folder.")
     def find_importers(self, node: NodeArgument, fileFilter: Filter = "") -> Reply[Importers] | Miss:
         """Which files import a file, or a symbol of it by name."""
         with self._repository.view() as view:
@@ -42,7 +42,7 @@ class ImpactTools:
         )
 
     @enveloped(
-        lists={"impactedSymbols": rank("depth", "-hub", "@anchor.file")},
+        lists={"impactedSymbols": rank("depth", "-hub", "anchor.file")},
         hint="Pass a smaller depth or fileFilter.",
     )
     def get_blast_radius(
@@ -101,9 +101,9 @@ class ImpactTools:
 
     @enveloped(
         lists={
-            "deadSymbols": rank("@anchor.file", "anchor.line"),
+            "deadSymbols": rank("anchor.file", "anchor.line"),
             "deadFiles": rank("anchor.file"),
-            "unusedExports": rank("@anchor.file", "anchor.line"),
+            "unusedExports": rank("anchor.file", "anchor.line"),
         },
         hint="Pass fileFilter to see one folder.",
     )

@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import sys
 from collections import deque
 from dataclasses import dataclass, field
@@ -61,6 +62,7 @@ class _Session:
     texts: dict[str, tuple[int, str]] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     sent: int = 0
+    is_over: bool = False
 
 
 class LanguageServer:
@@ -71,6 +73,7 @@ class LanguageServer:
         self.crashes = 0
         self.stderr: deque[str] = deque(maxlen=20)
         self._session: _Session | None = None
+        self._sessions: list[_Session] = []
         self._lock = asyncio.Lock()
 
     @property
@@ -151,7 +154,7 @@ class LanguageServer:
     def _write(self, session: _Session, message: dict[str, Any]) -> None:
         body = json.dumps(message).encode()
         assert session.process.stdin is not None
-        if session.process.stdin.is_closing():
+        if session.is_over:
             raise _Crashed
         session.process.stdin.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
 
@@ -175,8 +178,10 @@ class LanguageServer:
                 stderr=pipe,
                 cwd=self.root,
                 limit=_LONGEST_LINE,
+                start_new_session=True,
             )
             session = _Session(process)
+            self._sessions.append(session)
             session.tasks = [
                 asyncio.create_task(self._read(session)),
                 asyncio.create_task(self._listen(session)),
@@ -185,7 +190,7 @@ class LanguageServer:
                 await self._initialize(session)
             except BaseException as error:
                 self.crashes += isinstance(error, TimedOut)
-                await self._stop(session)
+                self._end(session)
                 raise
             self._session = session
             return session
@@ -227,14 +232,9 @@ class LanguageServer:
                 self._take(session, json.loads(await reader.readexactly(length)))
         except (asyncio.IncompleteReadError, OSError, ValueError, StopIteration, asyncio.LimitOverrunError):
             pass
-        self.crashes += 1
-        if self._session is session:
-            self._session = None
-        for reply in session.waiting.values():
-            if not reply.done():
-                reply.set_exception(_Crashed())
-        with contextlib.suppress(ProcessLookupError):
-            session.process.kill()
+        if not session.is_over:
+            self.crashes += 1
+            self._end(session)
 
     def _take(self, session: _Session, message: dict[str, Any]) -> None:
         if "method" not in message:
@@ -255,15 +255,25 @@ class LanguageServer:
         while line := await session.process.stderr.readline():
             self.stderr.append(line.decode(errors="replace").rstrip())
 
-    async def _stop(self, session: _Session) -> None:
-        for task in session.tasks:
-            task.cancel()
+    def _end(self, session: _Session) -> None:
+        """Kill a program, and what it may have started; those who wait for it need not wait longer."""
+        if session.is_over:
+            return
+        session.is_over = True
+        if self._session is session:
+            self._session = None
+        for reply in session.waiting.values():
+            if not reply.done():
+                reply.set_exception(_Crashed())
+        assert session.process.stdin is not None
+        session.process.stdin.close()
         with contextlib.suppress(ProcessLookupError):
-            session.process.kill()
-        await session.process.wait()
-        await asyncio.gather(*session.tasks, return_exceptions=True)
+            if hasattr(os, "killpg"):
+                os.killpg(session.process.pid, signal.SIGKILL)
+            else:
+                session.process.kill()
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await self._stop(session)
+        for session in self._sessions:
+            self._end(session)
+            await asyncio.gather(*session.tasks, session.process.wait())

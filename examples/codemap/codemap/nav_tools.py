@@ -24,7 +24,7 @@ class NavTools:
         self._repository = repository
         self._navigator = navigator
 
-    @enveloped(lists={"definitions": rank("@anchor.file", "anchor.line")})
+    @enveloped(lists={"definitions": rank("anchor.file", "anchor.line")})
     async def nav_definition(
         self, node: OptionalNode = None, file: File = None, line: Line = None, col: Col = None
     ) -> Reply[Definitions] | Miss:
@@ -48,7 +48,7 @@ class NavTools:
         return Reply(data, summary=f"Defined in {locations[0]['anchor'].file}", links=self._excerpt(spot))
 
     @enveloped(
-        lists={"references": rank("@anchor.file", "anchor.line")}, hint="Pass fileFilter to see one folder."
+        lists={"references": rank("anchor.file", "anchor.line")}, hint="Pass fileFilter to see one folder."
     )
     async def nav_references(
         self,
@@ -118,7 +118,7 @@ class NavTools:
         return Reply(TypeInfo(anchor=spot.anchor, type=text.strip()), summary=text.strip().splitlines()[0])
 
     @enveloped(
-        lists={"calls": rank("-calls", "@anchor.file")},
+        lists={"calls": rank("-calls", "anchor.file")},
         hint="Pass direction, or use map_neighbors with a depth.",
     )
     async def nav_call_hierarchy(

@@ -98,7 +98,7 @@ class Navigator:
             "SYMBOL_NOT_FOUND",
             f"{path} has no symbol {name} now.",
             "Use one of the names in sameFile, or search for it with map_search.",
-            sameFile=difflib.get_close_matches(name, names, 5, 0.4) or names[:5],
+            sameFile=list(dict.fromkeys([*difflib.get_close_matches(name, names, 5, 0.4), *names]))[:10],
         )
 
     async def ask(self, spot: Spot, method: str, needs: str, params: Mapping[str, Any] | None = None) -> Any:

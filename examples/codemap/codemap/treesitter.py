@@ -131,21 +131,21 @@ class _Finder:
             owner = self._owner(name.start_byte)
             public = last in exported if not owner else not last.startswith(("_", "#"))
         qualified = f"{owner}.{last}" if owner else last
-        end_line, _ = self._lines.position_of_byte(node.end_byte)
-        self.symbols.append(Symbol(qualified, kind, *self._place(name), end_line, public))
+        end_line, _ = self._position(node.end_byte)
+        self.symbols.append(Symbol(qualified, kind, *self._position(name.start_byte), end_line, public))
         self._owners.append((node.start_byte, node.end_byte, qualified))
 
     def _owner(self, byte: int) -> str:
         """Return the innermost symbol so far around a position. Definitions come in their order."""
         return next((name for start, end, name in reversed(self._owners) if start <= byte < end), "")
 
-    def _place(self, node: Node) -> tuple[int, int]:
-        return self._lines.position_of_byte(node.start_byte)
+    def _position(self, byte: int) -> tuple[int, int]:
+        return self._lines.position(self._lines.offset_of_byte(byte))
 
     # -- imports ----------------------------------------------------------------------------------------------
 
     def _add(self, node: Node, module: str, name: str, alias: str) -> None:
-        self.imports.append(Import(module, name, alias, *self._place(node)))
+        self.imports.append(Import(module, name, alias, *self._position(node.start_byte)))
 
     def _import(self, node: Node) -> None:
         self._hide(node)
@@ -275,7 +275,7 @@ class _Finder:
         if above is not None and above.type == "new_expression":
             called = above.child_by_field_name("constructor") == whole
         kind = "inherits" if inherits else "calls" if called else "reads"
-        return Use(owner, *place, kind, *self._place(node))
+        return Use(owner, *place, kind, *self._position(node.start_byte))
 
 
 def _all(node: Node, kind: str) -> list[Node]:
