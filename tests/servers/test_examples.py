@@ -282,8 +282,7 @@ async def _converse(talker: Talker, example: Example) -> None:
     tools = {tool["name"]: tool for tool in await talker.tools()}
     assert set(tools) == example.tools | {"envelope_read"}
     for tool in tools.values():
-        is_snake = example.name == "audit_mcpserver" and tool["name"] != "envelope_read"
-        named = "token_budget" if is_snake else "tokenBudget"
+        named = "token_budget" if example.name == "audit_mcpserver" else "tokenBudget"
         assert named in tool["inputSchema"]["properties"]
 
     result = await talker.call(*example.fits)
@@ -335,10 +334,11 @@ async def _read_to_the_end(talker: Talker, example: Example, flood: Flood, modul
     for _ in range(50):
         page = await talker.call("envelope_read", {"handle": handle, "path": path, "offset": len(read)})
         assert not page.get("isError")
-        read += json.loads(page["content"][-1]["text"])
+        read += _data(page, example.name)
         if len(read) == len(whole):
             break
-        assert _way_on(page, ("content",)) == (handle, path, len(read))
+        lane = "structuredContent" if example.name == "orders_mcpserver" else "content"
+        assert _way_on(page, (lane,)) == (handle, path, len(read))
     assert read == whole
 
 

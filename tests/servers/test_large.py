@@ -287,7 +287,7 @@ def test_what_is_listed(dialect: str, library: str, era: str) -> None:
     tools = listed(enveloped_server(library, *FUNCTIONS, dialect=dialect), era)
     assert set(tools) == {"envelope_read", *(function.__name__ for function in FUNCTIONS)}
     for name, tool in tools.items():
-        (budget,) = budgeted("native" if name == "envelope_read" else dialect, 1)
+        (budget,) = budgeted(dialect, 1)
         assert budget in tool.input_schema["properties"], name
         assert budget not in tool.input_schema.get("required", [])
         if dialect == "ctxo":
