@@ -24,31 +24,33 @@ def current_span() -> Any:
 
 
 def trace(sealed: Sealed, span: Any) -> None:
-    report = sealed.report
-    span.set_attributes(
-        {
-            "mcp_envelope.budget.limit": report.limit,
-            "mcp_envelope.budget.unit": report.unit,
-            "mcp_envelope.budget.used": report.used,
-            "mcp_envelope.truncated": sealed.truncated,
-            "mcp_envelope.cuts": len(sealed.cuts),
-            "mcp_envelope.handle_present": sealed.handle is not None,
-            **({"mcp_envelope.error_code": sealed.problem.code} if sealed.problem else {}),
-        }
+    report, problem = sealed.report, sealed.problem
+    _set(
+        span,
+        report.limit,
+        report.unit,
+        report.used,
+        sealed.truncated,
+        len(sealed.cuts),
+        sealed.handle is not None,
     )
+    if problem is not None:
+        span.set_attribute("mcp_envelope.error_code", problem.code)
 
 
 def trace_untouched(budget: Budget | None, lanes: tuple[bytes, ...], span: Any) -> None:
     """Set the same attributes for a result that goes out as it came."""
-    if span is None or budget is None:
-        return
-    span.set_attributes(
-        {
-            "mcp_envelope.budget.limit": budget.limit,
-            "mcp_envelope.budget.unit": budget.unit,
-            "mcp_envelope.budget.used": max(budget.meter.count(lane) for lane in lanes),
-            "mcp_envelope.truncated": False,
-            "mcp_envelope.cuts": 0,
-            "mcp_envelope.handle_present": False,
-        }
-    )
+    if span is not None and budget is not None:
+        _set(span, budget.limit, budget.unit, max(map(budget.meter.count, lanes)), False, 0, False)
+
+
+def _set(span: Any, limit: int, unit: str, used: int, truncated: bool, cuts: int, handle: bool) -> None:
+    values = {
+        "budget.limit": limit,
+        "budget.unit": unit,
+        "budget.used": used,
+        "truncated": truncated,
+        "cuts": cuts,
+        "handle_present": handle,
+    }
+    span.set_attributes({f"mcp_envelope.{name}": value for name, value in values.items()})

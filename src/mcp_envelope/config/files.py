@@ -197,7 +197,7 @@ def _absence(path: str) -> str:
 
 
 def _age(signature: Signature) -> int:
-    """Return the nanoseconds since the last change, which are negative if that lies in the future."""
+    """Return the nanoseconds since the last change, which are negative for a time in the future."""
     return time.time_ns() - signature[0]
 
 

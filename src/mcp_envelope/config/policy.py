@@ -360,7 +360,7 @@ class Allowance(msgspec.Struct, frozen=True, dict=True):
         return Budget(self.limit, meter_named(self.meter), is_own=self.is_own, caps=self.caps)
 
     def request(self, requested: object) -> tuple[int | None, str]:
-        """Return the tokens for a call that asks for so many, None for the default, and a warning or nothing."""
+        """Return the tokens for a call that asks for some (None: the default), and a warning or nothing."""
         number, asked = _number(requested), f"{BUDGET_ARGUMENT} {shown(requested)}"
         if number is None:
             default = "no limit" if self.limit is None else f"{self.limit} {self.unit}"

@@ -28,11 +28,11 @@ from .policy import BUDGET_ARGUMENT, PREFIX, SETTINGS, Given, Policy
 CONFIG: Final = PREFIX + "CONFIG"
 # Where a dialect came from that the program itself chose.
 IN_CODE: Final = "in code"
-# Names of tools come from outside; so many policies are kept before all are made anew.
+# How many policies are kept before all are dropped: names of tools come from outside.
 _KEPT: Final = 2048
-# So many ignored settings are named.
+# How many ignored settings a message names.
 _LISTED: Final = 20
-# Variables change their values, too; so many complaints are remembered as said.
+# How many complaints are remembered as said: variables may change all the time.
 _REMEMBERED: Final = 1000
 
 Snapshot = tuple[object, ...]

@@ -25,7 +25,7 @@ _FORWARDED: Final = (*_ENDING, "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 # Seconds after the server's end in which its children may still write, and pending writes may finish.
 _GRACE: Final = 1.0
 _FAREWELL: Final = b"done\n"
-# The guard checks every so many seconds, and so often before the next, harsher step.
+# How often the guard checks, in seconds, and how many times before the next, harsher step.
 _INTERVAL: Final = 0.05
 _CHECKS: Final = 20
 

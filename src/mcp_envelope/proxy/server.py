@@ -37,10 +37,10 @@ _LARGEST_HEAD: Final = 1 << 16
 # How long a head may take, and how long nothing may come of a body, in seconds.
 _HEAD_TIME: Final = 60.0
 _SILENCE: Final = 60.0
-# How long a body may take: so many seconds, and one more for so many bytes.
+# How long a body may take, in seconds, and how many bytes earn it one more.
 _BODY_TIME: Final = 60.0
 _LEAST_RATE: Final = 1 << 15
-# How much of a body is read for nothing after its request was refused, so that the client gets to see the refusal.
+# How much of a refused request's body is read and dropped, so that the client gets to see the refusal.
 _MOST_DISCARDED: Final = 1 << 24
 MOST_CONNECTIONS: Final = 4096
 # How many open files to ask for where there is no limit.

@@ -43,7 +43,7 @@ def message(data: bytes) -> bytes:
 
 
 class Splitter:
-    """Splits a stream into events of at most so many bytes."""
+    """Splits a stream into events of at most `most` bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most

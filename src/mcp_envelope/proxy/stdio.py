@@ -321,7 +321,7 @@ class Background:
                 self._changed.notify_all()
 
     def wait(self, patience: float) -> bool:
-        """Wait until nothing is running; False if nothing finishes for so many seconds."""
+        """Wait until nothing is running; False if nothing finishes for `patience` seconds."""
         with self._changed:
             while self._running:
                 if not self._changed.wait(patience):
@@ -370,7 +370,7 @@ class Writer:
         self.write(frames)
 
     def close(self, patience: float | None = None) -> bool:
-        """Close the descriptor once everything is written; False if that takes more than so many seconds."""
+        """Close the descriptor once everything is written; False if that takes more than `patience` seconds."""
         if self._last is not None:
             self._last.join(patience)
         if not self._lock.acquire(timeout=-1 if patience is None else patience):

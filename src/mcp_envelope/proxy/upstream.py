@@ -30,7 +30,7 @@ BROKEN: Final = (Unanswered, sse.TooLong)
 # within the budget takes microseconds up to a certain size; one that is not has to be stored.
 _INLINE: Final = 1 << 10
 _INLINE_WITHIN_BUDGET: Final = 1 << 13
-# Frames of this size keep a core busy: only so many at a time.
+# Frames of this size keep a core busy, so few are worked on at a time.
 _LARGE: Final = 1 << 20
 _LARGE_AT_ONCE: Final = 2
 _MAX_REDIRECTS: Final = 4

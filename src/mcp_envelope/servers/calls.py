@@ -80,7 +80,7 @@ def call_of(
 ) -> Call:
     """Describe a call by the SDK's request context; there is none if a server is called from Python.
 
-    `publish` returns what clients were told of the tool's results.
+    `publish` returns what the tool's results promise to clients.
     """
     try:
         info = request.session.client_params.client_info

@@ -358,7 +358,7 @@ class _Leaf(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A tool, what the server gets in its place, what its author declared, and what clients are told of it."""
+    """A tool, what the server gets in its place, what its author declared, and what clients may expect of it."""
 
     tool: Tool
     made: Tool
@@ -403,14 +403,14 @@ class FunctionTransform(Transform):
         declared = declared_at(None if leaf is None else leaf.tool.fn)
         known = _Known(tool, self.wrap(tool), leaf, declared, {})
         if isinstance(tool, FunctionTool):
-            # Others are made anew each time that they are asked for.
+            # Other tools are new objects at each look-up.
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[id(tool)] = known
         return known
 
     def published(self, tool: Tool, leaf: _Leaf | None, shape: Shape) -> Published:
-        """Return what clients are told of a tool's results."""
+        """Return what a tool's results promise to clients."""
         publisher = self._gateway.publisher
         if leaf is None:
             return publisher.of(shape, tool.output_schema)

@@ -28,7 +28,7 @@ ValueKind = Literal["object", "array", "string", "number", "boolean", "null", "t
 
 # A longer number is shown as text; no reader would take it for a number anyway.
 _LONG_NUMBER: Final = 1 << 7
-# So many members of an object are looked at even if there is no room for them, since they share the room.
+# How many members of an object are looked at even if there is no room for them, since they share the room.
 _SHARING: Final = 256
 _KEYS_LISTED: Final = 8
 _STREAMED: Final = 1 << 20

@@ -46,7 +46,7 @@ _SHOWN: Final = 300
 _LEAD: Final = 100
 _PART: Final = 1 << 20
 _LONGEST_LINE: Final = 8 << 20
-# The parts of a longer line overlap by so many characters.
+# How many characters the parts of a longer line overlap by.
 _OVERLAP: Final = 1 << 16
 # A chunk that is larger is taken apart before it is decoded.
 _LARGE_CHUNK: Final = 1 << 22
@@ -322,7 +322,7 @@ _MEMORY: Final = 8 << 20
 # Instructions of the program. Each may cost 15 ns for each byte of text if the pattern is hostile.
 _LARGEST_PROGRAM: Final = 5000
 _AT_ONCE: Final = 1 << 25
-# A line that is longer than what may be searched at once is searched in parts, which overlap by so many bytes, so
+# A line that is longer than what may be searched at once is searched in parts. They overlap by this many bytes, so
 # that a match across two parts is found, unless it is longer.
 _SEAM: Final = 1 << 12
 _TOKEN: Final = re.compile(

@@ -45,10 +45,10 @@ from ..jsontext.errors import STRING, WHITESPACE
 from .blobs import Source
 from .store import Damaged
 
-# A value of more bytes has a span; small children are chunked by about so many bytes.
+# A value of more bytes has a span; small children form chunks of about this many bytes.
 CHUNK: Final = 1 << 15
 _FEW_CHUNKS: Final = 4
-# So many spans may be loaded with one; children that bring more go into the appendix.
+# How many spans may be loaded with one; children that bring more go into the appendix.
 _LOADED_TOGETHER: Final = 16
 _IN_A_BUCKET: Final = 256
 _LOOK: Final = 1 << 12

@@ -1,8 +1,8 @@
 """What one query or search of a stored payload may cost, and the errors it ends with.
 
 Strategy: every loop is announced to a `CostGuard` before it runs, and everything large before it is built. Steps
-and memory are counted, so the same search always ends the same way; the clock is read every so many steps, to
-catch what the count does not see.
+and memory are counted, so the same search always ends the same way; the clock is read every few thousand
+steps, to catch what the count does not see.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ _SIZES: Final[dict[type, int]] = {str: 1, list: _POINTER, dict: _ENTRY}
 # Characters compared or copied, and bytes of JSON decoded, in the time of one step.
 _CHARACTERS: Final = 64
 _BYTES: Final = 16
-# Sorting compares an item about so often.
+# How often sorting compares an item, about.
 _ROUNDS: Final = 24
 
 

@@ -256,7 +256,7 @@ _INDEX: Final = _SPAN - 1
 _ABANDONED: Final = 3600.0
 _SWEEP_EVERY: Final = 60.0
 _PAGES_AT_ONCE: Final = 2000
-# Any SQLite accepts at least so many parameters.
+# Every SQLite accepts at least this many parameters.
 _MOST_MARKS: Final = 500
 
 _SCHEMA: Final = """
@@ -458,7 +458,7 @@ class _SQLiteWriting(Writing):
             raise StoreError(f"the payload is too large for the vault (more than {_INDEX} blobs)")
         now = time.time()
         if not self._id:
-            # Whatever has this key makes way: a value that is kept anew, or the record of one that is gone.
+            # Whatever has this key is replaced: a value that is stored again, or the record of one that is gone.
             for number in _ids(connection, "key = ? AND state <> 'writing'", self._key):
                 _let_go(connection, [number], "deleted")
                 _let_go(connection, [number], None)

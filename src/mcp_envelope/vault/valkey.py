@@ -29,7 +29,7 @@ from .blobs import Writing
 from .store import DEFAULT_CAP, REMEMBERED, Damaged, Entry, Fate, Gone, Stats, StoreError
 from .valkey_client import ValkeyClient
 
-# After so many seconds of silence a writer is taken for dead.
+# After this many seconds of silence a writer is taken for dead.
 _SILENCE: Final = 600
 
 # How many entries one call of the script drops or names at most, so that it never holds up the server.

@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -28,9 +28,6 @@ from .blobs import BlobWriter, Checkpoints, StoredBytes, decompress
 from .document import ExactText, StoredValue, root_of
 from .index import CHUNK, Index, IndexBuilder, Span, packed, unpacked
 from .store import DEFAULT_CAP, DEFAULT_TTL, Damaged, Entry, Fate, Gone, Kind, Store, StoreError
-
-if TYPE_CHECKING:
-    pass
 
 _log = logging.getLogger("mcp_envelope")
 
