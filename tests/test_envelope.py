@@ -435,7 +435,8 @@ def test_the_way_back_names_handle_path_and_offset() -> None:
     kept = len(structured(sealed)["rows"])
     shown, way_back = said["note"].split(". ", 1)
     assert shown == f"Showing {kept} of 9000 items"
-    assert way_back == f'Read on: envelope_read(handle, path="/rows", offset={kept}).'
+    asking = 'sql="SELECT avg(value) FROM rows"'
+    assert way_back == f'Read on: envelope_read(handle, path="/rows", offset={kept}), or {asking}.'
     assert said["dropped"] == [{"path": "/rows", "kept": kept, "total": 9000}]
     assert said["handle"] == "abc"
     # Machines are told the offset as well.

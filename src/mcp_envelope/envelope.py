@@ -239,9 +239,11 @@ def make_plan(
         # The schema describes {"result": …}, so a text is a value like any other.
         payload = Payload(node=payload.as_node())
     rankings = {**outcome.rank, **(rank or {})}
-    given = {name: value for name, value in (arguments or {}).items() if name != dialect.budget_argument}
     survey = Survey(
-        given, selects=not (dialect.keeps_beginnings or payload.partial), describes=not payload.partial
+        arguments,
+        dialect.budget_argument,
+        selects=not (dialect.keeps_beginnings or payload.partial),
+        describes=not payload.partial,
     )
     if policy is not None:
         rankings = {**{path: rank_by(*keys) for path, keys in policy.lists.items()}, **rankings}

@@ -178,7 +178,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Outcome:
         """Return the outcome with the cuts, and with what is to be said of what was cut."""
         found = self.survey.profiles(cuts, self.budget, self.limit)
-        return replace(self.outcome, cuts=(*self.image_cuts, *cuts), profiles=found)
+        lost = max(cuts, key=lambda cut: cut.dropped, default=None)
+        example = self.survey.example(lost) if lost is not None and self.outcome.handle is not None else ""
+        return replace(
+            self.outcome,
+            cuts=(*self.image_cuts, *cuts),
+            profiles=found,
+            examples={lost.path: example} if lost is not None and example else {},
+        )
 
     def halved(self) -> Plan:
         """Return the plan for one of two lanes of which both are shown."""

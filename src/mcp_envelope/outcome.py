@@ -331,6 +331,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     hints: Mapping[str, str] = {}
     warnings: tuple[str, ...] = ()
     rank: Mapping[str, Ranking] = {}
+    # How to ask for more of what was cut, by its path: the arguments of a call, as an example.
+    examples: Mapping[str, str] = {}
     # What the lists and texts that were cut hold.
     profiles: tuple[Mapping[str, Any], ...] = ()
     # What the call was.

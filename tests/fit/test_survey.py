@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,14 @@ from mcp_envelope.budget import meter_named
 from mcp_envelope.config import Policy
 from mcp_envelope.dialects.notice import META_KEY
 from mcp_envelope.envelope import Sealed
+from mcp_envelope.fit.tables import identifier, tables_in
+from mcp_envelope.jsontext.document import parse
+from mcp_envelope.payload import Payload
+from mcp_envelope.vault.document import StoredValue
+from mcp_envelope.vault.read_tool import read
+from mcp_envelope.vault.sqlite import SQLiteStore
+from mcp_envelope.vault.tables import tables_in as tables_of_stored
+from mcp_envelope.vault.vault import Vault
 
 from ..conftest import examples
 
@@ -137,3 +148,62 @@ def test_a_result_that_fits_is_never_looked_at(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Records, "of", lambda node: pytest.fail("it fits"))
     assert not seal({"tickets": TICKETS}, tokens=100_000, arguments={"query": "printer"}).cuts
+
+
+# -- the call that is offered -----------------------------------------------------------------------------------
+
+
+@settings(max_examples=examples(60))
+@given(
+    payload=st.recursive(
+        st.lists(st.fixed_dictionaries({"a": st.integers(0, 3)}), min_size=1, max_size=4) | st.integers(),
+        lambda inner: (
+            st.dictionaries(st.sampled_from(["a", "A", "b/c", "d-e", "items", "7"]), inner, max_size=9)
+            | inner.map(lambda value: {"text": json.dumps(value)})
+        ),
+        max_leaves=20,
+    )
+)
+def test_tables_are_named_as_over_a_stored_payload(payload: Any) -> None:
+    raw = json.dumps(payload).encode()
+    stored = tables_of_stored(StoredValue.small("", raw))
+    assert tables_in(parse(raw), "") == {table.path: name for name, table in stored.items()}
+
+
+def test_words_that_sqlite_takes_for_its_own_are_quoted() -> None:
+    database = sqlite3.connect(":memory:")
+    for name in ("order", "Group", "index", "values", "key", "user.login", 'say "x"', "état", "n", "type"):
+        database.execute(f"CREATE TABLE {identifier(name)} ({identifier(name)})")
+        database.execute(f"SELECT {identifier(name)}, count(*) FROM {identifier(name)} GROUP BY 1")
+
+
+@pytest.mark.parametrize("shape", ["typed", "text", "blocks", "list", "both"])
+def test_the_example_in_the_note_can_be_called(shape: str, tmp_path: Path) -> None:
+    rows = [{"user.name": f"n{n % 3}", "order": n} for n in range(400)]
+    data: Any = {"meta": {"items": [1]}, "found": {"items": rows}}
+    text = {"type": "text", "text": json.dumps(rows if shape == "list" else data)}
+    payload = {
+        "typed": data,
+        "text": text["text"],
+        "list": [text],
+        "blocks": [text],
+        "both": Payload(node=parse(json.dumps(data).encode()), blocks=(b'{"type":"text","text":"More."}',)),
+    }[shape]
+    with closing(Vault(SQLiteStore(tmp_path / "v.db"))) as vault:
+        sealed = seal(payload, tokens=1000, vault=vault.of(None))
+        note = (sealed.meta or {})[META_KEY]["note"]
+        asked = json.loads(note.split(", or sql=")[1].removesuffix("."))
+        answer = read(vault, {"handle": sealed.handle, "sql": asked}).to_result()["content"]
+        assert json.loads(answer[-1]["text"]) == [
+            {"user.name": f"n{n}", "count(*)": 134 if n == 0 else 133} for n in range(3)
+        ]
+
+
+def test_a_text_is_to_be_searched(tmp_path: Path) -> None:
+    log = "".join(f"line {n} {'FAILED here' if n == 700 else 'went well'}\n" for n in range(1000))
+    with closing(Vault(SQLiteStore(tmp_path / "v.db"))) as vault:
+        sealed = seal(log, tokens=500, vault=vault.of(None), arguments={"run": "nightly"})
+        text = json.loads(sealed.content)
+        assert 'or grep="nightly"' in text[0]["text"]
+        assert "line 700 FAILED here" in text[1]["text"]
+        assert "line 999 " in text[1]["text"]

@@ -175,7 +175,9 @@ def _way_back(outcome: Outcome, cut: Cut | None, beside_handle: bool) -> str:
     # A ranked list shows its best items, so there is no offset to continue from.
     is_ranked = cut.kind == "items" and cut.offset < cut.kept and not cut.rows
     way = "All items in original order" if is_ranked else "Read on"
-    return f"{way}: {READ_TOOL}({handle}{outcome.reading or ''}{path}{offset})."
+    example = outcome.examples.get(cut.path)
+    asking = f", or {example}" if example else ""
+    return f"{way}: {READ_TOOL}({handle}{outcome.reading or ''}{path}{offset}){asking}."
 
 
 def read_it(handle: str, path: str = "") -> str:

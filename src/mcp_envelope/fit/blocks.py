@@ -46,6 +46,8 @@ class TextBlock:
         self.size = len(before) + len(string) + len(after)
         self._ends = ends
         self._survey = survey
+        if survey is not None:
+            survey.blocks.add(path)
         self._text: bytes | None = None
         self._counts: tuple[int, int] | None = None
         self._fitter: Fitter | None = None

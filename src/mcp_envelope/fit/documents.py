@@ -354,6 +354,8 @@ class Fitter:
         self._root = FitNode(root, place, None, base, ranked, soft)
         self._steps = [give for give in Give if soft or give is not Give.SOFT_STRINGS]
         self._survey = survey
+        if survey is not None:
+            survey.roots.setdefault(base, root)
         self._cuts: list[Cut] = []
         # How many bytes each list that was cut lacks for one more item.
         self._lacking: dict[Cut, int] = {}

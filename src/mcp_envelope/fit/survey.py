@@ -8,12 +8,13 @@ because the search for the largest room cuts the same lists many times.
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from ..jsontext.document import Node, encode
+from .tables import identifier
 
 if TYPE_CHECKING:
     from ..budget import Budget
@@ -32,18 +33,26 @@ _TRIES: Final = 4
 # How many lists and texts are looked at.
 _MOST: Final = 8
 _MOST_SHOWN: Final = 4
-_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
 
 class Survey:
     """`arguments` are those of the call; `selects` and `describes` say what is wanted."""
 
     def __init__(
-        self, arguments: Mapping[str, Any] | None = None, *, selects: bool = True, describes: bool = True
+        self,
+        arguments: Mapping[str, Any] | None = None,
+        budget_argument: str = "",
+        *,
+        selects: bool = True,
+        describes: bool = True,
     ) -> None:
         self._arguments = arguments
+        self._budget_argument = budget_argument
         self.selects = selects
         self.describes = describes
+        # The documents and the texts that are cut, by their paths.
+        self.roots: dict[str, Node] = {}
+        self.blocks: set[str] = set()
         self._nodes: dict[str, Node] = {}
         self._texts: dict[str, bytes] = {}
         self._records: dict[str, Records | None] = {}
@@ -60,7 +69,8 @@ class Survey:
     def words(self) -> Words:
         from .selection import Words
 
-        return Words(self._arguments)
+        given = self._arguments or {}
+        return Words({name: value for name, value in given.items() if name != self._budget_argument})
 
     @property
     def ends(self) -> Ends:
@@ -121,6 +131,37 @@ class Survey:
                 made = profile(records, self.words.all)
             self._profiles[path] = made
         return self._profiles[path]
+
+    def example(self, cut: Cut) -> str:
+        """Return the arguments of a call that asks for more of what was cut, as an example; "" if there is none."""
+        if cut.path in self._texts:
+            return f'grep="{next(iter(self.words.values), "error")}"'
+        table = self._tables.get(cut.path)
+        if cut.kind != "items" or table is None:
+            return ""
+        profile = self.profile(cut.path) if self.describes else None
+        fields = profile.fields if profile else {}
+        grouped = next((name for name, facts in fields.items() if "values" in facts), None)
+        number = next((name for name, facts in fields.items() if "min" in facts), None)
+        if grouped is not None:
+            asked = f"SELECT {identifier(grouped)}, count(*) FROM {identifier(table)} GROUP BY 1"
+        else:
+            what = "count(*)" if number is None else f"avg({identifier(number)})"
+            asked = f"SELECT {what} FROM {identifier(table)}"
+        return f"sql={json.dumps(asked, ensure_ascii=False)}"
+
+    @cached_property
+    def _tables(self) -> Mapping[str, str]:
+        """The names of the tables in the stored payload, by their paths."""
+        from .tables import tables_in
+
+        for path in ("/structuredContent", ""):
+            if path in self.roots:
+                return tables_in(self.roots[path], path)
+        if len(self.blocks) == 1 and len(self.roots) == 1:
+            ((path, root),) = self.roots.items()
+            return tables_in(root, path)
+        return {}
 
     def profiles(self, cuts: Sequence[Cut], budget: Budget, limit: int) -> tuple[Mapping[str, Any], ...]:
         """Return the profiles of what was cut, within their share of the budget."""

@@ -9,24 +9,19 @@ deeper, stay JSON.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Literal
 
 import msgspec
 
-from ..fit.columns import Columns, columns, csv_columns, unique
+from ..fit.columns import Columns, columns, csv_columns
+from ..fit.tables import DEEPEST, LOOKED_AT, MAP, MOST_TABLES, have_a_key_in_common, may_hold, table_names
 from ..jsontext.document import encode
 from .document import Child, Chunk, StoredValue, decode_json
 
 Rows = Literal["items", "members", "lines", "csv"]
 
-_DEPTH: Final = 6
-_LOOKED_AT: Final = 1000
-_MOST_TABLES: Final = 64
-# An object with at least so many members, all of them objects with a key in common, is a map of records.
-_MAP: Final = 8
 _BATCH: Final = 4 << 20
 _NESTED: Final = 3
 _DECODER: Final = msgspec.json.Decoder()
@@ -129,12 +124,12 @@ def _of_blocks(root: StoredValue) -> list[Table]:
 def _walk(value: StoredValue, depth: int, found: list[Table]) -> None:
     value = value.opened()
     if value.kind == "array":
-        if value.total and len(found) < _MOST_TABLES:
+        if value.total and len(found) < MOST_TABLES:
             found.append(Table("", value.path, "items", (value,)))
-    elif value.kind == "object" and depth < _DEPTH:
-        children = islice(value.children(), _LOOKED_AT)
+    elif value.kind == "object" and depth < DEEPEST:
+        children = islice(value.children(), LOOKED_AT)
         inside = [_value(value, child) for child in children if _may_hold(child)]
-        if value.total >= _MAP and len(inside) >= min(value.total, _LOOKED_AT) and _are_alike(inside[:_MAP]):
+        if value.total >= MAP and len(inside) >= min(value.total, LOOKED_AT) and _are_alike(inside[:MAP]):
             found.append(Table("", value.path, "members", (value,)))
             return
         for each in inside:
@@ -145,7 +140,7 @@ def _may_hold(child: Child) -> bool:
     """Whether a table may be in it: a container, or a string that may hold one."""
     if child.large is not None:
         return child.large.kind in ("array", "object", "string")
-    return bytes(memoryview(child.raw)[:2]).startswith((b"[", b"{", b'"[', b'"{'))
+    return may_hold(child.raw)
 
 
 def _value(parent: StoredValue, child: Child) -> StoredValue:
@@ -154,13 +149,9 @@ def _value(parent: StoredValue, child: Child) -> StoredValue:
 
 def _are_alike(values: Iterable[StoredValue]) -> bool:
     """Whether all are objects that have a key in common."""
-    shared: set[str] | None = None
-    for value in values:
-        if value.kind != "object":
-            return False
-        keys = set(islice(value.member_keys(), _LOOKED_AT))
-        shared = keys if shared is None else shared & keys
-    return bool(shared)
+    return have_a_key_in_common(
+        [set(islice(value.member_keys(), LOOKED_AT)) if value.kind == "object" else set() for value in values]
+    )
 
 
 def _text(values: list[StoredValue]) -> Table:
@@ -171,21 +162,9 @@ def _text(values: list[StoredValue]) -> Table:
     return Table("", values[0].path, "csv" if is_csv else "lines", tuple(values))
 
 
-def _named(found: Iterable[Table]) -> dict[str, Table]:
-    """Name each table by the end of its path, with as much of the path as it takes to tell it from the others."""
-    named: dict[str, Table] = {}
-    taken: set[str] = set()
-    for table in found:
-        default = "lines" if table.kind == "lines" else "data"
-        names = [step for step in table.path.split("/")[1:] if not step.isdigit()]
-        name = default if not names or (names == ["structuredContent"]) else names[-1]
-        for longer in range(2, len(names) + 1):
-            if name.lower() not in taken:
-                break
-            name = "_".join(names[-longer:])
-        name = unique(re.sub(r"\W", "_", name) or default, taken)
-        named[name] = msgspec.structs.replace(table, name=name)
-    return named
+def _named(found: Sequence[Table]) -> dict[str, Table]:
+    names = table_names([table.path for table in found], [table.kind == "lines" for table in found])
+    return {name: msgspec.structs.replace(table, name=name) for name, table in zip(names, found, strict=True)}
 
 
 # -- rows ---------------------------------------------------------------------------------------------------
