@@ -59,7 +59,7 @@ def _words(value: Any, depth: int = 0) -> list[str]:
     if isinstance(value, str):
         text = value[:1000].lower()
         return [*_WORD.findall(text), *([text] if 0 < len(text) <= 40 else [])]
-    if type(value) is int and value > 99:
+    if type(value) is int and value > 999:
         return [str(value)]
     if isinstance(value, Mapping):
         value = value.values()

@@ -40,6 +40,8 @@ _log = logging.getLogger("mcp_envelope")
 
 _RESOURCE: Final = "envelope://"
 _LIST_CHANGED: Final = "notifications/tools/list_changed"
+# From longer calls, no words are looked for in the result.
+_READ: Final = 1 << 16
 # No such notification is longer.
 _SHORT: Final = 4096
 
@@ -196,7 +198,12 @@ class Interceptor:
             elif spoken.defines_budget_argument:
                 budget = frames.value_of(arguments[name])
         request_id, started = sender.request_id, time.perf_counter()
-        made = self._new_call(tool, sender, owner, budget, request_id=request_id, started=started)
+        given = None
+        if len(data) <= _READ:
+            given = {name: frames.value_of(value) for name, value in arguments.items()}
+        made = self._new_call(
+            tool, sender, owner, budget, request_id=request_id, started=started, arguments=given
+        )
         pending = Pending("tools/call", identifier, made, sender)
         if not self._observe:
             try:
