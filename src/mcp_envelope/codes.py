@@ -157,7 +157,8 @@ _PHRASES: Final = {
     "UPGRADE_REQUIRED": r"upgrade required|requires? (?:an? )?(?:higher|paid|pro|enterprise) (?:tier|plan)",
     "FORBIDDEN": r"(?:permission|access)(?: is| was)? denied|forbidden|unauthori[sz]ed"
     r"|not (?:allowed|permitted|authori[sz]ed)",
-    "NOT_FOUND": r"not[ -]found|no such |does(?: not|n't) exist|(?:can(?:not|'t)|could(?: not|n't)) find",
+    "NOT_FOUND": r"not[ -]found|no such |unknown tool\b|\bno [^.\n]{1,60}? found\b|does(?: not|n't) exist"
+    r"|(?:can(?:not|'t)|could(?: not|n't)) find",
     "NOT_IMPLEMENTED": r"not (?:yet )?(?:implemented|supported)|unsupported",
     "TOO_LARGE": r"too (?:large|big|long)|exceeds (?:the )?(?:max|limit|size)",
     "RESOURCE_EXHAUSTED": r"out of memory|no space left|disk (?:is )?full|resource exhausted",

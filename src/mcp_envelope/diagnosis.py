@@ -44,6 +44,8 @@ _UNKNOWN_TOOL: Final = (
 _NAMED: Final = r"\b(?:error_code|errorCode|code)[\"']?\s*[:=]\s*[\"']?([A-Za-z][\w-]{1,63})"
 _SPELLED: Final = r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b"
 _RPC: Final = r"(?<![\w-])-32\d{3}\b"
+# It is of no use to a model, and indented like source code.
+_LINE_OF_PYDANTIC: Final = r"\n +For further information visit https://errors\.pydantic\.dev/\S*"
 _NO_REASON: Final = "The server gave no reason."
 # The beginning of JSON that a message ends with.
 _JSON: Final = r"[\[{]\s*[\[{\"\]}]"
@@ -68,6 +70,7 @@ def diagnose(
             each[name] for each in (facts, inner) for name in _MESSAGES if isinstance(each.get(name), str)
         ]
         words = found[0] if found else _NO_REASON if structure is None else _compact(structure)
+    words = _compiled(_LINE_OF_PYDANTIC).sub("", words)
     message = scrub(_with_short_json(words), limit=SAID, paths=False)
     code = _configured(words, phrases or {}) or next(_codes(words, facts, inner, number), "TOOL_FAILED")
     hint = next((each["hint"] for each in (facts, inner) if isinstance(each.get("hint"), str)), "")

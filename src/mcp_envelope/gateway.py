@@ -714,8 +714,7 @@ def _publish(shape: Shape, schema: Mapping[str, Any] | None, misses: bool, wrapp
         if schema is not None and inner is schema:
             # A tool that speaks the contract itself promises the envelope: its data is what is put into one.
             data = spoken.data_schema(schema) or schema
-        elif inner is not None and inner.get("type") == "string" and inner.keys() <= {"type", "title"}:
-            # What a library says of any text. If it holds JSON, the data is that document.
+        if inner is not None and _says_nothing(inner):
             data = None
         data = None if data is None else _selected(data, shape)
         document = spoken.output_schema(data)
@@ -726,6 +725,23 @@ def _publish(shape: Shape, schema: Mapping[str, Any] | None, misses: bool, wrapp
         if not spoken.in_place:
             return Published(spoken.output_schema(None), unwrap=wrapped)
         return Published(None if schema is None else dict(schema))
+
+
+def _says_nothing(schema: Mapping[str, Any]) -> bool:
+    """Whether this is what a library says of any text, which may be JSON, or of any dictionary.
+
+    A dictionary may be an envelope, whose data is of any type.
+    """
+    said = {name: value for name, value in schema.items() if name != "title"}
+    return said in ({"type": "string"}, {"type": "object"}, {"type": "object", "additionalProperties": True})
+
+
+def _is_wrapper(schema: Mapping[str, Any]) -> bool:
+    """Whether the official SDK made this schema around a value that isn't an object: there is no mark on it."""
+    title, properties = schema.get("title"), schema.get("properties")
+    inner = properties.get("result") if isinstance(properties, Mapping) and len(properties) == 1 else None
+    is_named = isinstance(title, str) and title.endswith("Output") and schema.get("required") == ["result"]
+    return is_named and isinstance(inner, Mapping) and inner.get("title") == "Result"
 
 
 def _selected(schema: Mapping[str, Any], shape: Shape) -> Mapping[str, Any]:
@@ -740,7 +756,7 @@ def _selected(schema: Mapping[str, Any], shape: Shape) -> Mapping[str, Any]:
 def _unwrapped(schema: Mapping[str, Any], wrapped: bool) -> Mapping[str, Any]:
     """Return the schema of the data alone, where a server library put it into a member of its own."""
     properties = schema.get("properties")
-    wrapped = wrapped or bool(schema.get(_WRAPPED))
+    wrapped = wrapped or bool(schema.get(_WRAPPED)) or _is_wrapper(schema)
     if not wrapped or not isinstance(properties, Mapping) or "result" not in properties:
         return schema
     inner = properties["result"]

@@ -251,12 +251,13 @@ def _plain_text(block: Buffer) -> bytes | None:
 
 
 def _is_member(text: bytes, node: Node) -> bool:
-    """Whether a text is one of the structure's own strings, or lists, or objects."""
+    """Whether a text is the structure, or one of its own strings, or lists, or objects."""
     try:
         members = node.members() if node.kind == "object" else []
     except TooDeep:
         return False
-    near = [member.value for member in members if len(member.value) >= len(text) // _SPACED]
+    values = [member.value for member in members] or [node.raw]
+    near = [value for value in values if len(value) >= len(text) // _SPACED]
     return any(_spells(text, value) for value in near[:_FEW_MEMBERS])
 
 
@@ -270,9 +271,9 @@ def _repeats(content: Sequence[Buffer], node: Node) -> bool:
         texts = [unescaped(msgspec.json.decode(block, type=_TextBlock).text) for block in content]
         members = node.members() if node.kind == "object" else []
         values = [node] if len(members) != 1 else [node, node.child(0)]
-        if len(texts) == 1:
-            # A text that isn't JSON stays a text, even if the structure has it as a string.
-            return any(_spells(texts[0], value.raw, bare=False) for value in values)
+        # A text that isn't JSON stays a text, even if the structure has it as a string.
+        if len(texts) == 1 and any(_spells(texts[0], value.raw, bare=False) for value in values):
+            return True
         lists = [value for value in values if value.kind == "array" and value.total() == len(texts)]
         return any(all(map(_spells, texts, value.all_items())) for value in lists)
     except (msgspec.MsgspecError, TooDeep, RecursionError, UnicodeError, ValueError):

@@ -335,3 +335,24 @@ def test_a_server_that_gives_no_reason(dialect: str, tmp_path: Path) -> None:
         problem((found["content"], found.get("structuredContent")), dialect)[1]
         == "The server gave no reason."
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("Unknown tool: nope", "not_found"),
+        ("No node with id py:x was found", "not_found"),
+        ("bad node id 'x': there is no colon", "invalid_argument"),
+        (
+            "1 validation error for call[look]\nn\n  Missing required argument [type=missing_argument]\n"
+            "    For further information visit https://errors.pydantic.dev/2.14/v/missing_argument",
+            "invalid_argument",
+        ),
+    ],
+)
+def test_what_servers_of_both_libraries_say(words: str, code: str, tmp_path: Path) -> None:
+    talk = Talk(tmp_path, 2000, DIALECT="scalpel")
+    talk.listed(tool("look"))
+    shown = talk.called("look", {"content": texts(words), "isError": True})["structuredContent"]
+    assert shown["error"]["error_code"] == code
+    assert shown["error"]["error"] == words.partition("\n    For")[0]

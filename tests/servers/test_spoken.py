@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import mcp_types
 import pytest
 from mcp.server.lowlevel import Server
@@ -108,3 +109,57 @@ def test_what_compose_tool_payload_makes(way: str) -> None:
     result = ask(enveloped_server(way, look, dialect="gel"), "look")
     assert [block.text for block in result.content] == ["✅ Two", "a preview"]
     assert result.structured_content == made["structuredContent"]
+
+
+WRAPPER = {
+    "type": "object",
+    "title": "lookOutput",
+    "properties": {"result": {"title": "Result"}},
+    "required": ["result"],
+}
+
+
+@pytest.mark.parametrize("dialect", ["ctxo", "transcend", "gel", "scalpel"])
+@pytest.mark.parametrize(
+    "value", ["line\n" * 3, [{"n": 1}], [{"n": 1}, {"n": 2}], [], 3, {"a": {"b": 1}}], ids=str
+)
+def test_what_a_library_put_into_a_member_is_the_data(dialect: str, value: Any, tmp_path: Path) -> None:
+    """As servers of both libraries send it, without an envelope."""
+    mark = {
+        "type": "object",
+        "x-fastmcp-wrap-result": True,
+        "properties": {"result": {}},
+        "required": ["result"],
+    }
+    items = value if isinstance(value, list) else [value]
+    content = texts(*[item if isinstance(item, str) else json.dumps(item, indent=2) for item in items])
+    for number, schema in enumerate((mark, WRAPPER)):
+        talk = Talk(tmp_path / str(number), 2000, DIALECT=dialect)
+        talk.listed(tool("look", schema))
+        shown = talk.called("look", {"content": content, "structuredContent": {"result": value}})
+        text = shown["content"][0]["text"]
+        envelope = shown.get("structuredContent") or json.loads(text)
+        if dialect == "ctxo":
+            # The payload's own keys, or one that it lacks.
+            own = (
+                value
+                if isinstance(value, dict)
+                else {"results" if isinstance(value, list) else "result": value}
+            )
+            assert {name: envelope[name] for name in envelope if name != "_meta"} == own
+        else:
+            assert envelope["data"] == value
+        # Text that only repeats it is not warned of.
+        assert "envelope_read" not in json.dumps(shown)
+        assert len(shown["content"]) == (2 if dialect == "gel" else 1)
+
+
+@pytest.mark.parametrize("data", [[1, 1], "text", {"n": 1}, None])
+def test_a_tool_that_promises_any_dictionary_may_speak_the_contract(data: Any, tmp_path: Path) -> None:
+    envelope = {"ok": True, "data": data, "truncated": False, "warnings": []}
+    talk = Talk(tmp_path, 2000, DIALECT="transcend")
+    [entry, *_] = talk.listed(tool("look", {"type": "object", "additionalProperties": True}))
+    content = texts(json.dumps(envelope))
+    shown = talk.called("look", {"content": content, "structuredContent": envelope})["structuredContent"]
+    assert shown["data"] == data
+    jsonschema_rs.validate(entry["outputSchema"], shown)
