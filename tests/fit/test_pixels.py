@@ -278,7 +278,8 @@ def test_nothing_is_above_the_budget_and_what_is_within_it_is_unchanged(
     found = show(list(map(raw, sent)), budget)
     shown = [each for each in fitted(found) if each["data"]]
     assert len(shown) <= count
-    assert sum(image_tokens(*decoded(each).size, cost) for each in shown) <= tokens
+    sizes_shown: list[tuple[int, int]] = [decoded(each).size for each in shown]
+    assert sum([image_tokens(width, height, cost) for width, height in sizes_shown]) <= tokens
     most = budget.room(tokens).longest
     assert all(max(decoded(each).size) <= most for each in shown)
     changed = {cut.path for cut in found.cuts}
