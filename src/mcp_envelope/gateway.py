@@ -34,7 +34,7 @@ from .jsontext.document import encode, text_block
 from .outcome import Failure, Miss, Outcome, OwnFailure, Remarks, Reply
 from .payload import Payload, Result, read_result
 from .schema import Schema, SchemaError, widen
-from .schema.widening import without_required
+from .schema.widening import map_for_classes, without_required
 from .tracing import trace, trace_untouched
 
 if TYPE_CHECKING:
@@ -708,7 +708,8 @@ def _publish(shape: Shape, schema: Mapping[str, Any] | None, misses: bool, wrapp
                 document = spoken.output_schema(schema)
                 assert document is not None
                 return Published(document, Schema.of(document), widened.wrapped)
-            return Published(dict(widened.schema), Schema.of(widened.schema), widened.wrapped)
+            document = dict(map_for_classes(widened.schema))
+            return Published(document, Schema.of(widened.schema), widened.wrapped)
         inner = None if schema is None else _unwrapped(schema, wrapped)
         data = inner
         if schema is not None and inner is schema:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import threading
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -511,34 +512,48 @@ class _Point(BaseModel):
 
 
 @pytest.mark.parametrize("stated", [dict[str, int], Mapping[str, int], dict[str, Any], dict, _Numbers])
-def test_the_client_of_fastmcp_sees_maps(stated: Any, vault: str) -> None:
+def test_the_client_of_fastmcp_sees_maps(
+    stated: Any, vault: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("fastmcp"), "propagate", True)
+
     def numbers(count: int) -> Any:
         found = {f"n{n}": n for n in range(count)}
         return _Numbers(found) if stated is _Numbers else found
 
     numbers.__annotations__["return"] = stated
 
-    def points() -> dict[str, _Point]:
-        return {"a": _Point(x=1)}
+    def points(count: int) -> dict[str, _Point]:
+        return {f"p{n}": _Point(x=n) for n in range(count)}
 
-    server = server_of(numbers, points, vault=vault)
+    def lists() -> dict[str, list[str]]:
+        return {f"l{n}": ["a", "b"] for n in range(9000)}
+
+    def warned() -> dict[str, str]:
+        warn("careful")
+        return {"a": "b"}
+
+    server = server_of(numbers, points, lists, warned, vault=vault)
 
     async def main() -> None:
         async with fastmcp.Client(server) as client:
             assert (await client.call_tool("numbers", {"count": 2})).data == {"n0": 0, "n1": 1}
-            assert (await client.call_tool("points", {})).data["a"].x == 1
+            assert (await client.call_tool("points", {"count": 2})).data["p1"].x == 1
             cut = await client.call_tool("numbers", {"count": 9000, "tokenBudget": 300})
             assert cut.structured_content["n0"] == 0
             said = cut.structured_content["_envelope"]
-            if stated in (dict, dict[str, Any]):
-                assert cut.data == cut.structured_content
-            else:
-                # The client holds the notice to what it knows of the values.
-                assert cut.data is None
+            assert cut.data == cut.structured_content
+            many = (await client.call_tool("points", {"count": 9000})).data
+            assert many["p7"].x == 7
+            assert many["_envelope"]["truncated"] is True
+            assert (await client.call_tool("lists", {})).data["l3"] == ["a", "b"]
+            told = (await client.call_tool("warned", {})).data
+            assert told == {"a": "b", "_envelope": {"warnings": ["careful"]}}
             rest = await client.call_tool("envelope_read", {"handle": said["handle"], "path": "/n8999"})
             assert rest.content[0].text == "8999"
 
     run(main)
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 # -- beside other middleware ----------------------------------------------------------------------------------

@@ -369,6 +369,17 @@ def embed(
     return {**above, "type": "object", "properties": properties, "required": required, **below}
 
 
+def map_for_classes(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a widened map for clients that make a type of `additionalProperties` alone, such as FastMCP's.
+
+    They would refuse the notice, or a class for the whole map. What conforms to the schema conforms to this one.
+    """
+    values = schema.get("additionalProperties")
+    if ENVELOPE_PATTERN not in schema.get("patternProperties", {}) or not isinstance(values, Mapping):
+        return schema
+    return {**schema, "additionalProperties": {"anyOf": [values, {"type": "object"}]}} if values else schema
+
+
 def without_required(schema: Mapping[str, Any], may_lack: Callable[[str], bool]) -> Mapping[str, Any]:
     """Return an object schema whose top-level properties may be absent, as far as `may_lack` says so."""
     document = Document(schema)
