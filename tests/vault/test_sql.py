@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import statistics
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,67 @@ def test_a_result_is_cut_and_continued(vault: Vault) -> None:
     assert [row["id"] for row in rows] == list(range(500))
 
 
+def test_questions_at_once_don_t_wait_for_each_other(vault: Vault) -> None:
+    """SQLite locks a database that is written to while it is read."""
+    handle = keep(vault, {"tickets": TICKETS, "other": [{"k": 1}], "third": [{"k": 2}]})
+    ask(vault, handle, "SELECT count(*) FROM tickets")
+    endless = "SELECT count(*) FROM tickets a, tickets b, tickets c, tickets d"
+    with ThreadPoolExecutor(2) as pool:
+        long = pool.submit(ask, vault, handle, endless, seconds=2.0)
+        while not any(database.reading for database in sql._loaded.values()):
+            pass
+        for name, value in (("other", 1), ("third", 2)):
+            asked = f"SELECT k, (SELECT count(*) FROM tickets) t FROM {name}"
+            assert ask(vault, handle, asked) == [{"k": value, "t": 500}]
+            assert not long.done()
+        with pytest.raises(TooCostly):
+            long.result()
+
+
+def test_columns_through_an_alias_of_the_table(vault: Vault) -> None:
+    asked = "SELECT t.user.login AS a, tickets.user.team.name AS b FROM {} WHERE id = 2"
+    handle = keep(vault, {"tickets": TICKETS})
+    assert ask(vault, handle, asked.format("tickets").replace("t.user.login", "user.login")) == [
+        {"a": "u2", "b": "core"}
+    ]
+    assert ask(vault, handle, asked.format("tickets t").replace("tickets.user", "t.user")) == [
+        {"a": "u2", "b": "core"}
+    ]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["id = '7'", "zip = 90210", "urgent = 'true'", "urgent IN ('true')", "'TRUE' = urgent", "part = '0.5'"],
+)
+def test_a_value_is_found_in_quotes_and_without(vault: Vault, condition: str) -> None:
+    rows = [{"id": n, "zip": str(90203 + n), "urgent": n == 7, "part": n / 14} for n in range(20)]
+    assert ask(vault, rows, f"SELECT id FROM data WHERE {condition}") == [{"id": 7}]
+
+
+def test_values_stay_what_they_are(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A type of column must not change a value, even where a later one has another type."""
+    monkeypatch.setattr(tables.Table.batches, "__defaults__", (1 << 10, ()))
+    rows: list[dict[str, Any]] = [
+        {"n": n, "code": n, "big": 2**60 + n, "half": n / 2, "pad": "x" * 50} for n in range(200)
+    ]
+    rows[150]["code"] = "007"
+    rows[151]["half"] = 5
+    rows[152]["n"] = 0.5
+    asked = "SELECT code, big, half / 2 AS h, n FROM data WHERE rowid BETWEEN 150 AND 152"
+    assert ask(vault, rows, asked) == [
+        {"code": "007", "big": 2**60 + 150, "h": 37.5, "n": 150.0},
+        {"code": 151, "big": 2**60 + 151, "h": 2.5, "n": 151.0},
+        {"code": 152, "big": 2**60 + 152, "h": 38.0, "n": 0.5},
+    ]
+
+
+def test_dates_in_other_spellings_and_impossible_ones(vault: Vault) -> None:
+    rows = [{"at": "2001/02/10 18:20"}, {"at": "2026-13-45"}, {"at": "0000-00-00"}, {"at": "soon"}]
+    asked = "SELECT year(at) y, month(at) m, hour(at) h, weekday(at) w FROM data"
+    assert ask(vault, rows, asked)[0] == {"y": 2001, "m": 2, "h": 18, "w": 6}
+    assert [row["w"] for row in ask(vault, rows, asked)] == [6, None, None, None]
+
+
 # -- mistakes -----------------------------------------------------------------------------------------------
 
 
@@ -211,6 +273,7 @@ def test_a_result_is_cut_and_continued(vault: Vault) -> None:
         ("SELECT median(state) FROM tickets", "median(): takes numbers"),
         ("SELECT regexp_matches(state, '(') FROM tickets", "missing )"),
         ("", "there is no SELECT"),
+        ("-- what is there? ", "there is no SELECT"),
     ],
 )
 def test_a_mistake_says_which_columns_there_are(vault: Vault, text: str, says: str) -> None:
@@ -264,6 +327,10 @@ def test_only_reading_is_possible(vault: Vault, tmp_path: Path, text: str) -> No
         "SELECT count(*) FROM tickets a, tickets b, tickets c, tickets d",
         "SELECT hex(zeroblob(1000000000))",
         "SELECT a.* FROM tickets a, tickets b",
+        f"SELECT {', '.join(['zeroblob(30000000)'] * 40)}",
+        f"WITH big AS (SELECT hex(zeroblob(15000000)) s) SELECT {', '.join('s' * 100)} FROM big",
+        "SELECT mode(hex(zeroblob(100000)) || a.id) FROM tickets a, tickets b",
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT median(x) FROM c",
     ],
 )
 def test_what_costs_too_much_is_stopped(vault: Vault, text: str) -> None:

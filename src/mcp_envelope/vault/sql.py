@@ -37,7 +37,7 @@ _EXAMPLE: Final = "SELECT state, count(*) FROM tickets GROUP BY state"
 _ADVICE: Final = "Aggregate, or add a LIMIT."
 # Bytes of JSON: in one table, and in all that are kept loaded. SQLite itself may take twice as much.
 _LARGEST: Final = 256 << 20
-_KEPT: Final = 512 << 20
+_KEPT: Final = 128 << 20
 _HEAP: Final = 2 * (_LARGEST + _KEPT)
 _MOST_KEPT: Final = 32
 _IDLE: Final = 600.0
@@ -52,6 +52,13 @@ _READABLE: Final = ("json_each", "json_tree", "sqlite_master", "sqlite_schema")
 _HANDLE: Final = re.compile(r'(?<![\w."])("?)([A-Za-z0-9]{20,43})\1\s*\.')
 # A comment, a text, a name in quotes, or a word.
 _TOKEN: Final = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|\S""", re.DOTALL)
+# Integers up to here are exact as floats, too.
+_EXACT: Final = 1 << 53
+# Bytes: in one row of a result, whose values Python copies, and in what a function of ours gathers.
+_LARGEST_ROW: Final = 64 << 20
+_GATHERED: Final = 256 << 20
+# More than a database, a table and a column, which SQLite takes for a mistake.
+_LONG_NAME: Final = re.compile(r'(?<![\w."])\w+(?:\.\w+){3,}')
 _names = itertools.count()
 
 
@@ -67,89 +74,149 @@ class Database:
         )
         self._connection.executescript(f"PRAGMA journal_mode=OFF;PRAGMA hard_heap_limit={_HEAP}")
         self._lock = threading.Lock()
-        self._columns: dict[str, tuple[str, ...]] = {}
+        self._shapes: dict[str, Shape] = {}
         self.size = 0
-        # How many questions are at it, and when the last one came.
+        # How many have it, how many of those are reading, and when the last question came.
         self.users = 0
+        self.reading = 0
         self.used = 0.0
         self.broken = False
 
-    def load(self, words: set[str], deadline: float) -> None:
-        """Load the tables among these words."""
-        for name, table in self.tables.items():
-            if name.lower() in words:
-                with self._lock:
-                    if name not in self._columns:
-                        self._load(table, deadline)
+    def load(self, words: set[str], deadline: float) -> bool:
+        """Load the tables among these words, to be read until `release`; False if others are reading.
+
+        SQLite doesn't write to a database while it is read.
+        """
+        with self._lock:
+            missing = [
+                table
+                for name, table in self.tables.items()
+                if name.lower() in words and name not in self._shapes
+            ]
+            if missing and self.reading:
+                return False
+            for table in missing:
+                self._load(table, deadline)
+            self.reading += 1
+            return True
+
+    def release(self) -> None:
+        with self._lock:
+            self.reading -= 1
+
+    def known(self) -> Iterator[str]:
+        """The tables that are loaded, and a few others."""
+        return iter({**dict.fromkeys(itertools.islice(self.tables, _NAMED_TABLES)), **self._shapes})
 
     def columns(self, name: str) -> tuple[str, ...]:
-        return self._columns.get(name) or tuple(self.tables[name].sample())
+        shape = self._shapes.get(name)
+        return tuple(self.tables[name].sample() if shape is None else shape.columns)
+
+    def kinds(self, column: str) -> set[type]:
+        """The types of the values in the columns of this name, in all tables that are loaded."""
+        return {kind for shape in self._shapes.values() for kind in shape.kinds.get(column, ())}
 
     def _load(self, table: Table, deadline: float) -> None:
         if table.size > _LARGEST:
             size = f"{table.size >> 20} MB, and SQL can take {_LARGEST >> 20} MB"
             raise TooCostly(f"refused, because the table {table.name} has {size}. Use grep or query instead.")
-        unopened: set[str] = set()
-        while (known := self._filled(table, unopened, deadline)) is None:
-            pass
-        self._columns[table.name] = tuple(known.values())
-        self.size += table.size
-
-    def _filled(self, table: Table, unopened: set[str], deadline: float) -> dict[str, str] | None:
-        """Load a table and return its columns; None if it turned out that more objects must stay unopened.
-
-        Each batch of rows decides for itself which objects become columns. Where two batches disagree, the rows of
-        one would be NULL in the columns of the other.
-        """
-        known: dict[str, str] = {}
-        plain: set[str] = set()
-        opened: set[str] = set()
-        numbers = itertools.count()
+        shape = Shape()
         cursor = self._connection.cursor()
         cursor.execute("BEGIN")
         try:
-            for batch in table.batches(unopened=unopened):
-                plain |= {
-                    name for name, values in batch.items() if any(value is not None for value in values)
-                }
-                opened |= {
-                    ".".join(steps[:count]) for steps in _nested(batch) for count in range(1, len(steps))
-                }
-                if more := (plain & opened) - unopened:
-                    unopened |= more
-                    if known:
-                        cursor.execute(f"DROP TABLE {_quoted(table.name)}")
-                    cursor.execute("COMMIT")
-                    return None
-                _insert(cursor, table.name, batch, known, numbers)
-                if time.monotonic() > deadline:
-                    raise TooCostly(f"stopped, because loading the table {table.name} takes too long.")
+            _filled(cursor, table, shape, deadline)
             cursor.execute("COMMIT")
         except BaseException:
             # Without a journal nothing can be undone.
             self.broken = True
             raise
-        return known
+        self._shapes[table.name] = shape
+        self.size += table.size
 
     def close(self) -> None:
         self._connection.close()
 
 
-def _nested(batch: Columns) -> list[list[str]]:
-    return [name.split(".") for name in batch if "." in name]
+class Shape:
+    """What the batches of a table have to agree on: its columns, their types, and which objects stay JSON.
+
+    A column of numbers or of texts has a type, so that `id = '7'` and `zip = 90210` find what they mean; any other
+    column has none, so that no value is changed.
+    """
+
+    def __init__(self) -> None:
+        # The types of the values, by the columns' names in lower case, and what the columns were declared as.
+        self.kinds: dict[str, set[type]] = {}
+        self._declared: dict[str, tuple[str, str]] = {}
+        self._long: set[str] = set()
+        self._opened: set[str] = set()
+        self.unopened: set[str] = set()
+
+    @property
+    def columns(self) -> list[str]:
+        return [name for name, _ in self._declared.values()]
+
+    def agrees(self, batch: Columns) -> bool:
+        """Take note of more rows; whether the columns so far are right for them."""
+        plain: set[str] = set()
+        for name, values in batch.items():
+            kinds = set(map(type, values)) - {type(None)}
+            self.kinds.setdefault(name.lower(), set()).update(kinds)
+            if int in kinds and max(abs(value) for value in values if type(value) is int) > _EXACT:
+                self._long.add(name.lower())
+            steps = name.split(".")
+            self._opened |= {".".join(steps[:count]) for count in range(1, len(steps))}
+            plain |= {name} if kinds else set()
+        mixed = (plain & self._opened) - self.unopened
+        self.unopened |= mixed
+        return not mixed and all(kind in ("", self._type(name)) for name, (_, kind) in self._declared.items())
+
+    def added(self, batch: Columns) -> list[str]:
+        """The columns that are new in this batch, as SQL."""
+        fresh = {name.lower(): name for name in batch if name.lower() not in self._declared}
+        self._declared |= {lower: (name, self._type(lower)) for lower, name in fresh.items()}
+        return [f"{_quoted(name)} {self._declared[lower][1]}" for lower, name in fresh.items()]
+
+    def restart(self) -> None:
+        self._declared.clear()
+
+    def _type(self, name: str) -> str:
+        kinds = self.kinds[name]
+        if not kinds or name in map(str.lower, self.unopened):
+            return ""
+        if kinds == {str}:
+            return "TEXT"
+        if kinds <= {int, bool}:
+            return "INTEGER"
+        return "REAL" if kinds <= {int, float} and name not in self._long else ""
 
 
-def _insert(
-    cursor: sqlite3.Cursor, table: str, batch: Columns, known: dict[str, str], numbers: Iterator[int]
-) -> None:
-    """Add rows; `known` has the columns so far, by their names in lower case."""
-    fresh = {name.lower(): name for name in batch if name.lower() not in known}
-    if not known:
-        cursor.execute(f"CREATE TABLE {_quoted(table)} ({', '.join(map(_quoted, fresh.values()))})")
+def _filled(cursor: sqlite3.Cursor, table: Table, shape: Shape, deadline: float) -> None:
+    """Load a table: at one go if all batches have the shape of the first, else again when the shape is known."""
+    for is_known in (False, True):
+        agrees = True
+        numbers = itertools.count()
+        for batch in table.batches(unopened=tuple(shape.unopened)):
+            agrees = shape.agrees(batch) and agrees
+            if agrees or is_known:
+                _insert(cursor, table.name, batch, shape, numbers)
+            if time.monotonic() > deadline:
+                raise TooCostly(f"stopped, because loading the table {table.name} takes too long.")
+        if agrees:
+            break
+        if not is_known:
+            shape.restart()
+            cursor.execute(f"DROP TABLE IF EXISTS {_quoted(table.name)}")
+
+
+def _insert(cursor: sqlite3.Cursor, table: str, batch: Columns, shape: Shape, numbers: Iterator[int]) -> None:
+    is_first = not shape.columns
+    fresh = shape.added(batch)
+    if is_first:
+        cursor.execute(f"CREATE TABLE {_quoted(table)} ({', '.join(fresh)})")
     else:
-        for name in fresh.values():
-            cursor.execute(f"ALTER TABLE {_quoted(table)} ADD COLUMN {_quoted(name)}")
-    known |= fresh
+        for column in fresh:
+            cursor.execute(f"ALTER TABLE {_quoted(table)} ADD COLUMN {column}")
     names = ", ".join(["rowid", *map(_quoted, batch)])
     marks = ", ".join("?" * (len(batch) + 1))
     insert = f"INSERT INTO {_quoted(table)} ({names}) VALUES ({marks})"
@@ -168,26 +235,42 @@ _loaded_lock = threading.Lock()
 
 
 @contextmanager
-def _database(stored: Stored) -> Iterator[Database]:
-    """The payload's tables, kept from the last question or made for this one."""
+def _database(stored: Stored, words: set[str], deadline: float) -> Iterator[Database]:
+    """The payload's tables that are among the words, kept from the last question or loaded for this one."""
     key = stored.entry.key, stored.entry.created
-    made = None if key in _loaded else Database(stored)
+    database = _taken(key, stored)
+    try:
+        if not database.load(words, deadline):
+            _returned(key, database)
+            database = _taken(key, stored, fresh=True)
+            database.load(words, deadline)
+        try:
+            yield database
+        finally:
+            database.release()
+    finally:
+        _returned(key, database)
+
+
+def _taken(key: tuple[str, float], stored: Stored, *, fresh: bool = False) -> Database:
+    made = Database(stored) if fresh or key not in _loaded else None
     with _loaded_lock:
-        database = _loaded.setdefault(key, made or Database(stored))
+        database = made or _loaded.get(key) or Database(stored)
+        _loaded[key] = database
         _loaded.move_to_end(key)
         database.users += 1
         database.used = time.monotonic()
-    try:
-        yield database
-    finally:
-        with _loaded_lock:
-            database.users -= 1
-            if database.broken:
-                if _loaded.get(key) is database:
-                    _loaded.pop(key)
-                if not database.users:
-                    database.close()
-            _make_room()
+    return database
+
+
+def _returned(key: tuple[str, float], database: Database) -> None:
+    with _loaded_lock:
+        database.users -= 1
+        if database.broken and _loaded.get(key) is database:
+            _loaded.pop(key)
+        if _loaded.get(key) is not database and not database.users:
+            database.close()
+        _make_room()
 
 
 def _make_room() -> None:
@@ -215,13 +298,12 @@ def run(
     deadline = time.monotonic() + limits.seconds
     words = {word.strip('"').lower() for word in _TOKEN.findall(text)}
     with ExitStack() as stack:
-        main = stack.enter_context(_database(stored))
-        others = {
-            name: stack.enter_context(_database(vault.open(name, owner))) for _, name in _HANDLE.findall(text)
-        }
         try:
-            for database in (main, *others.values()):
-                database.load(words, deadline)
+            main = stack.enter_context(_database(stored, words, deadline))
+            others = {
+                name: stack.enter_context(_database(vault.open(name, owner), words, deadline))
+                for _, name in _HANDLE.findall(text)
+            }
         except RecursionError:
             raise TooCostly("refused, because values are nested too deeply. Read pages instead.") from None
         connection = stack.enter_context(
@@ -251,6 +333,8 @@ class _Question:
         connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").close()
         for name, database in others.items():
             connection.execute(f"ATTACH ? AS {_quoted(name)}", (database.address,))
+        # Nothing is written to temporary files.
+        connection.execute("PRAGMA temp_store=MEMORY")
         connection.execute("PRAGMA query_only=1")
         self._limit(connection)
         self._add_functions(connection)
@@ -279,23 +363,72 @@ class _Question:
     def answered(self, text: str) -> bytes:
         self._check_names(text)
         try:
-            return self._rows(text)
+            return self._rows(self._with_booleans(text))
         except sqlite3.OperationalError as error:
             # A column with a dot in its name is easily written without quotes.
             missing = re.fullmatch(r"no such column: (\S+\.\S+)", str(error))
-            if missing is None or missing[1].lower() not in self._all_columns():
-                raise self._explained(error, text) from None
-            quoted = re.sub(rf'(?<![\w."]){re.escape(missing[1])}(?![\w."])', _quoted(missing[1]), text)
+            quoted = text
+            for name in [missing[1]] if missing else _LONG_NAME.findall(text):
+                quoted = self._with_quotes(quoted, name)
             if quoted == text:
                 raise self._explained(error, text) from None
             return self.answered(quoted)
         except (sqlite3.Error, sqlite3.Warning, MemoryError, OverflowError, UnicodeError) as error:
             raise self._explained(error, text) from None
 
+    def _with_quotes(self, text: str, name: str) -> str:
+        """The SQL with quotes around a column's name; what is before it may be the table's."""
+        known = self._all_columns()
+        table = ""
+        while name.lower() not in known and "." in name:
+            before, _, name = name.partition(".")
+            table += f"{before}."
+        if name.lower() not in known or "." not in name:
+            return text
+        return re.sub(
+            rf'(?<![\w."]){re.escape(table + name)}(?![\w."])', lambda _: table + _quoted(name), text
+        )
+
+    def _with_booleans(self, text: str) -> str:
+        """The SQL with `urgent = 'true'` as `urgent = true`, which would never be so otherwise."""
+        tokens = [token for token in _TOKEN.finditer(text) if not token[0].startswith(("--", "/*"))]
+        words = [token[0] for token in tokens]
+        parts: list[str] = []
+        at = 0
+        for index, token in enumerate(tokens):
+            if not _is_boolean(token[0]):
+                continue
+            before = index - 1
+            while before >= 0 and (words[before].lower() in _COMPARING or _is_boolean(words[before])):
+                before -= 1
+            after = index + 1
+            while after < len(words) and words[after] in "=!<>":
+                after += 1
+            while after + 2 < len(words) and words[after + 1] == ".":
+                after += 2
+            compared = [
+                words[place]
+                for place in (before, after)
+                if 0 <= place < len(words) and abs(place - index) > 1
+            ]
+            if any(self._kinds(_bare(name)) == {bool} for name in compared):
+                parts += [text[at : token.start()], token[0].strip("'")]
+                at = token.end()
+        return "".join([*parts, text[at:]])
+
+    def _kinds(self, column: str) -> set[type]:
+        return {kind for database in self._databases.values() for kind in database.kinds(column.lower())}
+
     def _rows(self, text: str) -> bytes:
-        cursor = self._connection.execute(text)
-        if cursor.description is None:
+        # The more columns, the shorter the values, because Python gets a copy of a whole row at once.
+        if not any(_TOKEN.sub(lambda token: "" if token[0][:2] in ("--", "/*") else token[0], text).split()):
             raise BadQuery("there is no SELECT in it", text, 0, _EXAMPLE, self._there())
+        program = self._connection.execute(f"EXPLAIN {text}").fetchall()
+        wide = max((step[3] for step in program if step[1] == "ResultRow"), default=1)
+        self._connection.setlimit(
+            sqlite3.SQLITE_LIMIT_LENGTH, min(self._limits.whole, _LARGEST_ROW // max(wide, 1))
+        )
+        cursor = self._connection.execute(text)
         taken: set[str] = set()
         names = [unique(str(column[0]), taken) for column in cursor.description]
         rows: list[bytes] = []
@@ -313,7 +446,7 @@ class _Question:
         return {
             column.lower()
             for database in self._databases.values()
-            for name in itertools.islice(database.tables, _NAMED_TABLES)
+            for name in database.known()
             for column in database.columns(name)
         }
 
@@ -353,7 +486,7 @@ class _Question:
         """What can be asked about."""
         shown: list[str] = []
         for prefix, database in self._databases.items():
-            for name in itertools.islice(database.tables, _NAMED_TABLES):
+            for name in database.known():
                 columns = [_shown(column) for column in database.columns(name)]
                 more = ", …" if len(columns) > _NAMED_COLUMNS else ""
                 table = f"{prefix}.{_shown(name)}" if prefix else _shown(name)
@@ -388,14 +521,18 @@ class _Question:
             def __init__(self) -> None:
                 self.values: list[Any] = []
                 self.share = 0.5
+                self.held = 0
 
             def step(self, value: Any, share: Any = 0.5) -> None:
                 if value is not None:
                     self.values.append(value)
+                    self.held += len(value) + 60 if isinstance(value, str | bytes) else 40
+                    if self.held > _GATHERED:
+                        raise MemoryError
                 self.share = share
 
             def finalize(self) -> Any:
-                return reporting(self.values or None, self.share)
+                return None if self.held > _GATHERED else reporting(self.values or None, self.share)
 
         return Aggregate
 
@@ -408,6 +545,14 @@ _KEYWORDS: Final = frozenset(
         "join is null end glob regexp order group union intersect except values collate escape",
     )
 )
+
+
+# What stands between a column and a value that it is compared with.
+_COMPARING: Final = ("=", "!", "<", ">", "is", "not", "in", "(", ",")
+
+
+def _is_boolean(token: str) -> bool:
+    return token.lower() in ("'true'", "'false'")
 
 
 def _bare(token: str) -> str:
@@ -451,7 +596,7 @@ _AGGREGATES: Final[dict[str, Callable[[list[Any], Any], Any]]] = {
     "quantile": _quantile,
     "stddev": _deviation,
 }
-_DATE: Final = re.compile(r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?)?")
+_DATE: Final = re.compile(r"(\d{4})[-/](\d\d)(?:[-/](\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?)?")
 _PARTS: Final = ("year", "month", "day", "hour", "minute", "second")
 
 
@@ -465,7 +610,10 @@ def _date_part(part: str, value: Any) -> int | None:
     if wanted == "weekday":
         import datetime
 
-        return datetime.date(int(found[1]), int(found[2]), int(found[3] or 1)).isoweekday()
+        try:
+            return datetime.date(int(found[1]), int(found[2]), int(found[3] or 1)).isoweekday()
+        except ValueError:
+            return None
     if wanted == "quarter":
         return (int(found[2]) + 2) // 3
     number = found[_PARTS.index(wanted) + 1]
