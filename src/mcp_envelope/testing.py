@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from . import dialects
 from .budget import Budget
+from .config import Policy
 from .dialects import Dialect, registry
 from .envelope import Sealed, seal
 from .outcome import Failure, Miss
-from .payload import Payload
+from .payload import Payload, read_payload
 from .schema import Schema
+from .vault.read_tool import read
+from .vault.vault import open_vault
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -67,6 +71,7 @@ def check_dialect(kind: type[Dialect] | str, examples: int = 100) -> None:
     _check_words(spoken)
     for check, cases in checks:
         hypothesis.given(case=st.fixed_dictionaries(cases))(options(_case(check, spoken)))()
+    _check_pages(spoken)
 
 
 def _case(check: Callable[..., None], spoken: Dialect) -> Callable[..., None]:
@@ -174,6 +179,47 @@ def _check_words(spoken: Dialect) -> None:
         assert any(words in _unescaped(text) for text in _texts(sealed)), (
             "failures: the message of a failure, and the hint of a miss, are shown where the model reads"
         )
+
+
+def _check_pages(spoken: Dialect) -> None:
+    """What `envelope_read` returns can be joined: whole items from the offset on, and where the next starts."""
+    rows = [{"id": n, "name": f"row {n}"} for n in range(400)]
+    with TemporaryDirectory() as folder:
+        vault = open_vault(f"{folder}/vault.db")
+        assert vault is not None
+        handle, _ = vault.of(None).promise()
+        assert vault.of(None).keep(handle, read_payload({"rows": rows}), "list") is None
+        for tokens in (spoken.limits.least_tokens + 200, 1000):
+            policy = Policy(dialect=spoken.name, tokens=tokens)
+            sealed = read(vault, {"handle": handle, "path": "/rows", "offset": 100}, policy=policy)
+            _fits(sealed, policy.budget or Budget.of())
+            lanes = [(sealed.structured or b"").decode(), *_texts(sealed)]
+            pages = [found for lane in lanes for found in _lists(lane) if found[:1] == rows[100:101]]
+            assert pages, "pages: what was read back is shown"
+            told = sealed.to_json()
+            for page in pages:
+                after = 100 + len(page)
+                assert page == rows[100:after], "pages: the items of a page follow each other, and are whole"
+                assert after == len(rows) or b"offset=%d" % after in told, (
+                    "pages: each says where the next starts"
+                )
+        vault.close()
+
+
+def _lists(text: str) -> list[list[Any]]:
+    """Return the lists in a JSON text."""
+    try:
+        waiting = [json.loads(text)]
+    except ValueError:
+        return []
+    found = []
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            found.append(value)
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+    return found
 
 
 def _fits(sealed: Sealed, budget: Budget) -> None:

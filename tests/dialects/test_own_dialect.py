@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from mcp_envelope import BudgetRange, Dialect, Failure, Miss, Outcome, register_dialect, seal
 from mcp_envelope.config import Settings
@@ -18,6 +19,8 @@ from mcp_envelope.config.policy import settings_schema
 from mcp_envelope.config.trust import Accepted
 from mcp_envelope.dialects import DIALECTS, NAMES, dialect, registry
 from mcp_envelope.gateway import Gateway
+from mcp_envelope.lanes import Lanes, Plan
+from mcp_envelope.payload import Payload
 from mcp_envelope.proxy.interceptor import Interceptor
 from mcp_envelope.testing import check_dialect
 from tests.cli.harness import process
@@ -306,8 +309,24 @@ class Huge(Wordy):
         return text or ""
 
 
+class Impatient(Wordy):
+    """Doesn't look whether it was given a page."""
+
+    name = "impatient"
+
+    def fit(self, plan: Plan) -> Lanes:
+        return super().fit(replace(plan, payload=Payload(node=plan.payload.as_node())))
+
+
 @pytest.mark.parametrize(
-    ("kind", "promise"), [(Silent, "announced"), (Invalid, "valid"), (Huge, "fits"), (Bare, "failures")]
+    ("kind", "promise"),
+    [
+        (Silent, "announced"),
+        (Invalid, "valid"),
+        (Huge, "fits"),
+        (Bare, "failures"),
+        (Impatient, "pages"),
+    ],
 )
 def test_the_kit_finds_what_is_broken(kind: type[Dialect], promise: str) -> None:
     with pytest.raises(AssertionError, match=f"^{promise}:"):
