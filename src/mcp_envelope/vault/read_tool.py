@@ -54,7 +54,7 @@ TOOL: Final[dict[str, Any]] = {
     "title": "Read a stored result",
     "description": (
         'Reads more of a cut result: sql="SELECT city, count(*) FROM items GROUP BY 1", lines="9-12", grep (RE2), '
-        "query (JMESPath)."
+        "query (JMESPath). In SQL a text is the table lines(n, text)."
     ),
     "inputSchema": {
         "type": "object",
