@@ -139,6 +139,15 @@ def test_what_each_says_of_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_item_larger_than_a_page_hides_nothing_behind_it(dialect: str, tmp_path: Path) -> None:
+    talk = talk_in(dialect, tmp_path)
+    value = {"results": [{"n": 0}, {"n": 1, "text": "word " * 4000}, {"n": 2}, {"n": 3}]}
+    handle = stored(talk, typed(value))
+    pages = joined(talk, handle, path="/results")
+    assert [item["n"] for page in pages for item in page] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_queries_and_searches_are_continued(dialect: str, tmp_path: Path) -> None:
     talk = talk_in(dialect, tmp_path)
     handle = stored(talk, typed(ROWS))

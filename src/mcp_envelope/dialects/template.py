@@ -83,7 +83,9 @@ class Template(Dialect):
 
     def _facts(self, outcome: Outcome, data: Raw | None, length: int) -> dict[str, Any]:
         problem = outcome.error or outcome.miss
-        cut = max(outcome.cuts, key=lambda cut: cut.dropped, default=None)
+        # A page puts first what the next page continues with.
+        cuts = outcome.cuts[:1] if outcome.reading is not None else outcome.cuts
+        cut = max(cuts, key=lambda cut: cut.dropped, default=None)
         few = (1000, 3, 0)[length]
         warnings = [self.short(text, length) for text in outcome.warnings[:few]]
         if len(outcome.warnings) > few:

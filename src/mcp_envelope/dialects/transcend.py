@@ -217,7 +217,9 @@ def _framed(
 
 
 def _dropped(plan: Plan, cuts: tuple[Cut, ...], length: int) -> dict[str, Any]:
-    ordered = sorted(cuts, key=lambda cut: -cut.dropped)
+    # A page puts first what the next page continues with; anything else puts first what lost most.
+    is_page = plan.outcome.reading is not None
+    ordered = list(cuts) if is_page else sorted(cuts, key=lambda cut: -cut.dropped)
     named = ordered[: (4, 2, 1)[length]]
     what = " and ".join(f"{cut.dropped} {_counted(cut)}" for cut in named)
     more = len(ordered) - len(named)

@@ -128,7 +128,7 @@ def read(
         # It has no place for a hint either.
         problem = failure.problem
         failure = OwnFailure(
-            problem.code, f"{problem.message} {problem.hint}".strip(), **(problem.details or {})
+            problem.code, f"{problem.message.rstrip('.')}. {problem.hint}".strip(), **(problem.details or {})
         )
     return sealed(failure, outcome)
 
