@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from mcp_envelope import Cut, Schema, Sealed, seal, widen
 from mcp_envelope.budget import Budget
+from mcp_envelope.vault.vault import open_vault
 
 from .conftest import examples
 from .shown import shown
@@ -337,3 +339,28 @@ def test_the_smallest_budget_is_kept(payload: Any, handle: str | None, meter: st
     assert sealed.truncated
     if handle:
         assert handle.encode() in sealed.content
+
+
+@pytest.mark.parametrize("kind", ["object", "list", "block", "resource"])
+def test_whitespace_goes_before_anything_else_and_is_announced(kind: str, tmp_path: Path) -> None:
+    rows = [{"id": number, "name": f"row {number}"} for number in range(60)]
+    text = json.dumps(rows if kind == "list" else {"rows": rows}, indent=8)
+    payload: Any = text
+    if kind == "block":
+        payload = [{"type": "text", "text": "Rows:"}, {"type": "text", "text": text}]
+    elif kind == "resource":
+        payload = [{"type": "resource", "resource": {"uri": "file:///rows.json", "text": text}}]
+    vault = open_vault(str(tmp_path / "vault.db"), ttl=100, cap=1 << 30)
+    assert vault is not None
+    sealed = seal(payload, tokens=900, vault=vault.of(None), read_as="auto" if payload is text else "blocks")
+    assert not sealed.truncated
+    said = sealed.content.decode()
+    assert "row 59" in said
+    assert "without its whitespace" in said
+    assert sealed.handle is not None
+    assert sealed.handle in said
+    stored = vault.open(sealed.handle).entry.size
+    assert stored >= len(text)
+    # With room for all of it, nothing changes and nothing is said.
+    assert "whitespace" not in seal(payload, tokens=4000).content.decode()
+    vault.close()

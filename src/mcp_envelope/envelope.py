@@ -40,7 +40,7 @@ from .lanes import PROFILES, Keeper, Lanes, Plan, Profile
 from .outcome import Outcome, Remarks, current_remarks, read_outcome, sendable, shortened
 from .payload import As, Payload, apart, as_document, read_payload
 from .schema import Schema, Widened
-from .scrubbing import SAID, scrub
+from .scrubbing import scrub
 
 if TYPE_CHECKING:
     from .config import Policy, Settings
@@ -234,6 +234,8 @@ def make_plan(
     if outcome.error is not None:
         # If this is still too long for the budget, dialects have a shorter form.
         message = shortened(outcome.error.message, _most_characters(budget))
+        if payload.is_empty and len(outcome.error.message) > most_shown(budget, dialect):
+            payload = Payload(text=outcome.error.message.encode())
         outcome = replace(outcome, error=dataclasses.replace(outcome.error, message=message))
     if wrap and payload.text is not None:
         # The schema describes {"result": …}, so a text is a value like any other.
@@ -332,7 +334,9 @@ def _reported(
 ) -> tuple[Outcome, Payload]:
     """Return the failure that a tool reports in a result of its own. What can't be shown whole is stored."""
     structure = _structure(payload)
-    rest = payload if len(_words(payload)) > most_shown(budget) else Payload()
+    # A structure without a message is the message itself.
+    said = len(_words(payload)) or (0 if payload.node is None else payload.node.size)
+    rest = payload if said > most_shown(budget, dialect) else Payload()
     if payload.node is not None and problem.message != bytes(payload.node.raw).decode():
         if dialect.failure_data == "details" and isinstance(structure, dict):
             details = {name: value for name, value in structure.items() if value != problem.message}
@@ -355,9 +359,11 @@ def _most_characters(budget: Budget) -> int:
     return max(budget.limit // 4 if budget.unit == "bytes" else budget.limit * 3 // 2, _SHORT)
 
 
-def most_shown(budget: Budget) -> int:
+def most_shown(budget: Budget, dialect: Dialect) -> int:
     """Return about how many characters of a message are likely to be shown whole."""
-    return min(SAID, max(_SHORT, _most_characters(budget) - _AROUND_MESSAGE))
+    if dialect.in_place:
+        return _most_characters(budget)
+    return min(dialect.most_inline, max(_SHORT, _most_characters(budget) - _AROUND_MESSAGE))
 
 
 def _select(

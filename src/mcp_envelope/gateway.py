@@ -481,7 +481,7 @@ class Gateway:
         problem = diagnose(message, data, number, call.policy.errors)
         budget = call.policy.budget or call.dialect.budget(None, None, None)
         details = data if isinstance(data, dict) else None if data is None else {"data": data}
-        is_long = len(message) > most_shown(budget)
+        is_long = len(message) > most_shown(budget, call.dialect)
         whole = Payload(text=message.encode()) if is_long else None
         failure = OwnFailure(problem.code, problem.message, problem.hint, details, data=whole)
         return self.seal(failure, call)

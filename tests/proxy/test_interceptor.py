@@ -615,3 +615,16 @@ def test_the_metadata_of_a_request_is_not_repeated_in_its_result(
     assert len(shown) == 1
     for secret in (b"0815", b"4711", b'1234"'):
         assert secret not in shown[0]
+
+
+@pytest.mark.parametrize("method", ["tools/call", "notifications/x", 7, None])
+@pytest.mark.parametrize("member", ["result", "error"])
+def test_a_response_with_a_method_is_fitted_because_some_read_it(
+    talk: Talk, method: Any, member: str
+) -> None:
+    words = "word " * 9000
+    outcome = {"content": texts(words)} if member == "result" else {"code": -32000, "message": words}
+    talk.listed(tool("f"))
+    talk.send(call(5, "f"))
+    [shown], _ = talk.reply(frame({"jsonrpc": "2.0", "id": 5, "method": method, member: outcome}))
+    assert len(shown) < 4000

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from ..budget import DEFAULT_TOKENS, MIN_BYTES, MIN_TOKENS, Budget, meter_named
 from ..jsontext.document import encode, text_block, written
+from ..scrubbing import SAID
 
 if TYPE_CHECKING:
     from ..fit.documents import Cut
@@ -92,6 +93,8 @@ class Dialect:
     # Whether a result that fits goes out as it came, without a frame around it. Such a dialect also has a place
     # for content blocks of any kind.
     in_place: ClassVar[bool] = False
+    # How many characters of a failure's message it shows at most; the rest is stored.
+    most_inline: ClassVar[int] = SAID
     # Whether it has a place for text beside the data.
     shows_texts: ClassVar[bool] = False
     # Whether models get to see warnings; if not, they are in the result's `_meta`.

@@ -36,6 +36,7 @@ _LEAST_TEXT: Final = 40
 
 class Gel(Dialect):
     name = "gel"
+    most_inline = INLINE_CHARACTERS
     shows_texts = True
 
     def output_schema(self, data: Mapping[str, Any] | bool | None) -> dict[str, Any] | None:

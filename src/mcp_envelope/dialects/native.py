@@ -32,6 +32,7 @@ from ..jsontext.document import (
     sniff,
     text_block,
 )
+from ..jsontext.errors import WHITESPACE
 from ..lanes import Lane, Lanes, Plan, conforming, first_that_fits, fullest
 from ..outcome import Outcome
 from ..payload import Payload, to_json
@@ -91,6 +92,9 @@ class Native(Dialect):
             plan = plan.as_error()
         if content is None and not plan.payload.is_empty:
             content = _content(plan, structured)
+            if content is not None and _is_respelled(plan.payload, content):
+                plan = replace(plan, outcome=plan.outcome.warned(notice.respelled(plan.outcome.handle)))
+                content = _content(plan, structured)
         if content is None and plan.outcome.error is not None and plan.payload.is_empty:
             content = _failure_only(plan, ())
         if content is None:
@@ -315,6 +319,18 @@ def _repeats(plan: Plan, structured: Lane) -> bool:
     """Whether the text can be the structure as it is: it has the notice in it, and nothing else is to be shown."""
     has_notice = structured.json is not structured.body
     return has_notice and not plan.wrap and not plan.outcome.texts and not plan.outcome.links
+
+
+def _is_respelled(payload: Payload, lane: Lane) -> bool:
+    """Whether a text that is shown whole is JSON without the whitespace it had."""
+    if lane.cuts:
+        return False
+    if payload.text is not None:
+        # The notice may stand behind an opening brace.
+        return payload.text.strip(WHITESPACE)[1:] not in lane.measured
+    blocks = read_blocks(payload.blocks or ())
+    texts = [bytes(block.node.raw) for block in blocks if isinstance(block, TextBlock) and block.node]
+    return not all(text in lane.json for text in texts)
 
 
 def _document_text(plan: Plan, node: Node, place: Place, like: Lane | None = None) -> Lane | None:

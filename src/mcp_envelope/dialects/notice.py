@@ -185,6 +185,11 @@ def read_it(handle: str, path: str = "") -> str:
     return f"Read it: {READ_TOOL}(handle={quoted(handle)}{at})."
 
 
+def respelled(handle: str | None) -> str:
+    """Return the warning that comes with JSON of which only the whitespace was left out."""
+    return "The JSON is shown without its whitespace." + (f" {read_it(handle)}" if handle else "")
+
+
 def last_items(first: int, total: int) -> str:
     """Return the note of a page that reaches the end of a list."""
     return f"Items {first} to {total - 1} of {total}." if first < total else "No items."

@@ -32,6 +32,8 @@ FEW_FIT: Final = 4
 USEFUL_SHARE: Final = 512
 # An object with more members is a map: it keeps whole members rather than a little of each.
 _MANY_MEMBERS: Final = 256
+# How much of the JSON in a string is looked at to tell how many escapes it has.
+_ESCAPES_IN: Final = 4096
 # How often JSON in a string may be fitted again because its escapes took more than their share.
 _TRIES: Final = 60
 # After this many members that are too large, the rest of a map is skipped.
@@ -195,6 +197,11 @@ class FitNode:
             self._inner = FitNode(node, FREE, self, "", self.rankings, self.soft)
         return self._inner
 
+    def in_string(self, size: int) -> int:
+        """Return about how many bytes so much of this JSON takes in a string, judging by its beginning."""
+        head = bytes(memoryview(self.node.raw)[:_ESCAPES_IN])
+        return 2 + size * (len(head) + head.count(b'"') + head.count(b"\\")) // len(head)
+
     def order(self, room: int) -> Sequence[int]:
         """Return the indices of the items that could fit the room, best first if the list is ranked."""
         if self.rankings and self._order is None and (ranking := self._ranking()):
@@ -290,7 +297,8 @@ class FitNode:
         if self.open_place.frozen_string:
             return size
         if inner := self.inner():
-            return min(size, 2 + inner.least(give, cap) * size // inner.node.size)
+            least = inner.least(give, cap)
+            return min(size, 2 + least * size // inner.node.size, inner.in_string(least))
         if not self.may_be_cut(give):
             return size
         floor = STRING_FLOOR if give < Give.EVERYTHING else _BARE_STRING
@@ -622,7 +630,12 @@ class Fitter:
 
     def _fit_json_string(self, value: FitNode, inner: FitNode, room: int, give: Give) -> bytes | None:
         """Fit the JSON in a string, so that the string still holds JSON."""
-        inside = (room - 2) * inner.node.size // value.node.size
+        if inner.node.size <= room:
+            # The string may owe its size to whitespace alone.
+            whole = encode(readable(bytes(inner.node.raw)).decode())
+            if len(whole) <= room:
+                return whole
+        inside = (room - 2) * inner.node.size // inner.in_string(inner.node.size)
         made = len(self._cuts)
         # All levels of JSON in JSON share the tries, or each level would multiply them.
         while self._tries > 0:

@@ -68,7 +68,10 @@ class Frame(msgspec.Struct, frozen=True):
 
     @property
     def is_response(self) -> bool:
-        return self.method is UNSET and (self.id is not UNSET or self.error is not UNSET)
+        # Some readers take what has both a method and an outcome for a response.
+        if self.method is not UNSET:
+            return self.result is not UNSET or self.error is not UNSET
+        return self.id is not UNSET or self.error is not UNSET
 
     def param(self, name: str) -> Raw | None:
         return members_of(self.params).get(name)
