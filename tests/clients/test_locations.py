@@ -27,6 +27,16 @@ def found(client: str, system: str, scope: Scope | None = None, **variables: str
         ("cursor", "darwin", ["site/.cursor/mcp.json", ".cursor/mcp.json"]),
         ("codex", "win32", ["site/.codex/config.toml", ".codex/config.toml"]),
         ("gemini", "linux", ["site/.gemini/settings.json", ".gemini/settings.json"]),
+        ("copilot-cli", "linux", [".copilot/mcp-config.json"]),
+        ("lm-studio", "darwin", [".lmstudio/mcp.json"]),
+        (
+            "opencode",
+            "darwin",
+            ["site/opencode.json", *(f".config/opencode/opencode.json{c}" for c in ("", "c"))],
+        ),
+        ("windsurf", "win32", [".codeium/windsurf/mcp_config.json"]),
+        ("zed", "linux", ["site/.zed/settings.json", ".config/zed/settings.json"]),
+        ("zed", "win32", ["site/.zed/settings.json", "AppData/Roaming/Zed/settings.json"]),
     ],
 )
 def test_by_system(client: str, system: str, expected: list[str]) -> None:

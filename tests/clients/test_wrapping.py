@@ -123,7 +123,35 @@ command = "bare-mcp"
 [projects."/home/me/site"]
 trust_level = "trusted"
 """
+OPENCODE = """\
+{
+  "$schema": "https://opencode.ai/config.json",
+  "mcp": {
+    // the servers here
+    "git": { "type": "local", "command": ["uvx", "mcp-server-git"], "environment": { "A": "b" }, "enabled": true },
+    "files": {
+      "type": "local",
+      "command": [
+        "npx",
+        "-y",
+        "server-filesystem"
+      ]
+    },
+  }
+}
+"""
+ZED = """\
+{
+  // Zed settings
+  "theme": "One Dark",
+  "context_servers": {
+    "fs": { "source": "custom", "command": "npx", "args": ["-y", "fs"], "env": {} }
+  }
+}
+"""
 FILES = {
+    "opencode": (OPENCODE, "json"),
+    "zed": (ZED, "json"),
     "claude-desktop": (CLAUDE_DESKTOP, "json"),
     "claude-code": (CLAUDE_CODE, "json"),
     "vscode": (VSCODE, "json"),
@@ -189,6 +217,22 @@ def test_vscode_keeps_inputs_and_placeholders() -> None:
     assert value["perplexity"]["env"] == {"PERPLEXITY_API_KEY": "${input:key}"}
 
 
+def test_opencode_has_program_and_arguments_in_one_list() -> None:
+    plan = wrap(OPENCODE, "json")
+    value = found(plan.text, "json")
+    assert value["git"]["command"] == ["mcp-envelope", "proxy", "--", "uvx", "mcp-server-git"]
+    assert plan.text.count("\n") == OPENCODE.count("\n") + 3, "one word on each line, as before"
+    updated = wrap(plan.text, "json", WrapOptions(LAUNCH, ("/opt/mcp-envelope",), {"--tokens": "900"}))
+    assert updated.updated == ["git", "files"]
+    value = found(updated.text, "json")
+    assert value["files"]["command"][:5] == ["/opt/mcp-envelope", "proxy", "--tokens", "900", "--"]
+    assert unwrap(updated.text, "json").text == OPENCODE
+    remote = '{"mcp": {"r": {"type": "remote", "url": "https://x"}, "servers": {"v": {"command": "v"}}}}'
+    plan = wrap(remote, "json")
+    assert plan.changed == ["v"]
+    assert plan.skipped == [("r", "has a type that the proxy does not speak")]
+
+
 def test_gemini_says_what_its_urls_mean() -> None:
     value = found(wrap(GEMINI, "json").text, "json")
     assert value["hub"]["args"][:2] == ["proxy", "--transport=http"]
@@ -218,9 +262,10 @@ def test_what_somebody_adds_meanwhile_stays(client: str) -> None:
         added = '\n[mcp_servers.new]\ncommand = "new"\n'
         assert unwrap(plan.text + added, kind, backup=text).text == text + added
     else:
-        head, mark, tail = plan.text.partition("ervers")
+        key = '"mcp"' if client == "opencode" else "ervers"
+        head, mark, tail = plan.text.partition(key)
         now = head + mark + tail.replace("{", '{"new": {"command": "new"}, ', 1)
-        head, mark, tail = text.partition("ervers")
+        head, mark, tail = text.partition(key)
         assert unwrap(now, kind, backup=text).text == head + mark + tail.replace(
             "{", '{"new": {"command": "new"}, ', 1
         )
@@ -286,8 +331,9 @@ def test_another_command_is_set_if_it_is_named() -> None:
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ({"command": ["npx"]}, "command that is not a string"),
-        ({"command": ""}, "command that is not a string"),
+        ({"command": ["npx", 1]}, "command that is neither a string nor a list of strings"),
+        ({"command": ["npx"], "args": []}, "a command with arguments and args"),
+        ({"command": ""}, "command that is neither a string nor a list of strings"),
         ({"command": "a", "args": "b"}, "not a list of strings"),
         ({"command": "a", "args": [1]}, "not a list of strings"),
         ({"command": "a", "url": "https://x"}, "both a command and a URL"),

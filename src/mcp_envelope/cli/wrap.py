@@ -42,6 +42,11 @@ clients:
   vscode          .vscode/mcp.json here, else the user's mcp.json
   codex           .codex/config.toml here, else ~/.codex/config.toml
   gemini          .gemini/settings.json here, else in the home folder
+  copilot-cli     ~/.copilot/mcp-config.json
+  lm-studio       ~/.lmstudio/mcp.json
+  opencode        opencode.json here, else in ~/.config/opencode
+  windsurf        ~/.codeium/windsurf/mcp_config.json
+  zed             .zed/settings.json here, else the user's settings.json
   The first that exists and has servers is used; --scope picks one.
 
 what happens to a server:

@@ -21,7 +21,7 @@ from ..jsontext.scanner import MemberSpan, Path, Span, ValueSpan
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 # Where servers are kept: at the top, in the settings of VS Code, in the projects of Claude Code.
-_KEYS: Final = ("mcpServers", "servers", "mcp_servers")
+_KEYS: Final = ("mcpServers", "servers", "mcp_servers", "context_servers")
 
 
 class NotConfig(Exception):
@@ -82,6 +82,8 @@ class ConfigFile:
         found: list[ServerEntry] = []
         for path in (*((key,) for key in _KEYS), ("mcp", "servers")):
             found += self._below(path)
+        # opencode has its servers beside nothing else, and says of each which kind it is.
+        found += [entry for entry in self._below(("mcp",)) if entry.value.get("type") in ("local", "remote")]
         projects = self.value.get("projects") if isinstance(self.value, dict) else None
         for project in projects if isinstance(projects, dict) else ():
             found += self._below(("projects", project, "mcpServers"))
@@ -249,10 +251,8 @@ def read(data: bytes, name: str) -> ConfigFile:
 
 def _may_hold_servers(path: Path) -> bool:
     """Whether servers may be at this path or below."""
-    if not path or path[0] in _KEYS:
+    if not path or path[0] == "mcp" or path[0] in _KEYS:
         return True
-    if path[0] == "mcp":
-        return len(path) == 1 or path[1] == "servers"
     return path[0] == "projects" and (len(path) < 3 or path[2] == "mcpServers")
 
 

@@ -14,7 +14,19 @@ from typing import Final, Literal
 
 Scope = Literal["project", "user"]
 SCOPES: Final[tuple[Scope, ...]] = ("project", "user")
-CLIENTS: Final = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini")
+CLIENTS: Final = (
+    "claude-code",
+    "claude-desktop",
+    "cursor",
+    "vscode",
+    "codex",
+    "gemini",
+    "copilot-cli",
+    "lm-studio",
+    "opencode",
+    "windsurf",
+    "zed",
+)
 
 _PROJECT: Final = {
     "claude-code": ".mcp.json",
@@ -22,6 +34,8 @@ _PROJECT: Final = {
     "vscode": ".vscode/mcp.json",
     "codex": ".codex/config.toml",
     "gemini": ".gemini/settings.json",
+    "opencode": "opencode.json",
+    "zed": ".zed/settings.json",
 }
 
 
@@ -69,4 +83,16 @@ def _user_files(client: str, variables: Mapping[str, str], system: str) -> list[
         return [settings / program / "User" / "mcp.json" for program in programs]
     if client == "codex":
         return [folder("CODEX_HOME", home / ".codex") / "config.toml"]
+    if client == "copilot-cli":
+        return [folder("COPILOT_HOME", home / ".copilot") / "mcp-config.json"]
+    if client == "lm-studio":
+        return [home / ".lmstudio" / "mcp.json"]
+    if client == "opencode":
+        place = folder("XDG_CONFIG_HOME", home / ".config") / "opencode"
+        return [place / "opencode.json", place / "opencode.jsonc"]
+    if client == "windsurf":
+        return [home / ".codeium" / "windsurf" / "mcp_config.json"]
+    if client == "zed":
+        base = settings / "Zed" if system == "win32" else folder("XDG_CONFIG_HOME", home / ".config") / "zed"
+        return [base / "settings.json"]
     return [home / _PROJECT[client]]  # Cursor and Gemini use the same path in both

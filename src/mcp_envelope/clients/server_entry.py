@@ -83,7 +83,9 @@ def is_program(command: str) -> bool:
 
 def proxied(entry: Mapping[str, Any]) -> Proxied | None:
     """The wrapped entry, or None if the entry is not wrapped."""
-    command, args = entry.get("command"), entry.get("args")
+    command, args = entry.get("command"), arguments(entry)
+    if is_inline(entry):
+        command = entry["command"][0]
     if not isinstance(command, str) or not _are_strings(args):
         return None
     words = [command, *args]
@@ -93,6 +95,16 @@ def proxied(entry: Mapping[str, Any]) -> Proxied | None:
         if following == PROXY and (is_program(word) or (at and word == MODULE and words[at - 1] == "-m")):
             return _proxied(words[: at + 1], words[1:], first=at + 1)
     return None
+
+
+def is_inline(entry: Mapping[str, Any]) -> bool:
+    """Whether the arguments stand behind the program in `command`, as in opencode."""
+    command = entry.get("command")
+    return _are_strings(command) and bool(command)
+
+
+def arguments(entry: Mapping[str, Any]) -> Any:
+    return entry["command"][1:] if is_inline(entry) else entry.get("args")
 
 
 def is_remote(entry: Mapping[str, Any]) -> bool:
@@ -114,7 +126,9 @@ def check(entry: Mapping[str, Any], headers_key: str, is_secret: Callable[[str],
 def _local_mistakes(entry: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     command, args = entry.get("command"), entry.get("args", [])
     yield "command" not in entry, "has neither a command nor a URL"
-    yield not isinstance(command, str) or not command, "has a command that is not a string"
+    is_understood = is_inline(entry) or (isinstance(command, str) and bool(command))
+    yield not is_understood, "has a command that is neither a string nor a list of strings"
+    yield is_inline(entry) and "args" in entry, "has a command with arguments and args"
     yield not _are_strings(args), "has arguments that are not a list of strings"
     yield "url" in entry or "httpUrl" in entry, "has both a command and a URL"
 
@@ -161,7 +175,7 @@ def variables(headers: Mapping[str, str]) -> dict[str, str]:
 
 def check_wrapped(entry: Mapping[str, Any], proxied: Proxied) -> None:
     """Check that the entry says what it was before."""
-    args, remote = entry["args"], proxied.remote
+    args, remote = arguments(entry), proxied.remote
     if remote is None:
         if len(args) < proxied.stop + 2 or not args[proxied.stop + 1]:
             raise NotWrappable("has a proxy with arguments that are not understood")

@@ -195,6 +195,11 @@ def _wrapped(file: ConfigFile, server: ServerEntry, launch: Launch) -> _Rewrite:
         _wrap_remote(rewrite, launch)
         return rewrite
     string, program, words = file.syntax.string, launch.program[0], [*launch.words, SEPARATOR]
+    if server_entry.is_inline(server.value):
+        whole = rewrite.fields["command"].value
+        rewrite.edits.append(file.prepend(whole, [string(program), *map(string, words)]))
+        rewrite.value["command"] = [program, *words, *server.value["command"]]
+        return rewrite
     spelled = [*map(string, words), rewrite.raw("command")]
     if "args" in rewrite.fields:
         rewrite.edits.append(file.prepend(rewrite.fields["args"].value, spelled))
@@ -228,19 +233,30 @@ def _wrap_remote(rewrite: _Rewrite, launch: Launch) -> None:
 def _updated(file: ConfigFile, server: ServerEntry, proxied: Proxied, launch: Launch) -> _Rewrite:
     """A wrapped entry with another launch."""
     rewrite, string, program = _Rewrite(file, server), file.syntax.string, launch.program[0]
-    items, args = server.node.fields["args"].value.items, server.value["args"]
+    is_inline = server_entry.is_inline(server.value)
+    key, first = ("command", 1) if is_inline else ("args", 0)
+    items, args = server.node.fields[key].value.items[first:], server_entry.arguments(server.value)
     old = zip(args[: proxied.stop], items[: proxied.stop], strict=True)
     spelled = {word: file.raw(item) for word, item in old}
     words = [*launch.words, *(proxied.remote.words if proxied.remote else ())]
     text = file.separator(items[0].start).join(spelled.get(word, string(word)) for word in words)
     rewrite.edits.append(Edit(items[0].start, items[proxied.stop - 1].end, text))
+    if is_inline:
+        was = server.node.fields[key].value.items[0]
+        rewrite.edits.append(Edit(was.start, was.end, string(program)))
+        rewrite.value["command"] = [program, *words, *args[proxied.stop :]]
+        return rewrite
     rewrite.value["args"] = [*words, *args[proxied.stop :]]
     rewrite.put("command", program, string(program))
     return rewrite
 
 
 def _unwrapped(file: ConfigFile, server: ServerEntry, proxied: Proxied) -> _Rewrite:
-    rewrite, args = _Rewrite(file, server), server.value["args"]
+    rewrite, args = _Rewrite(file, server), server_entry.arguments(server.value)
+    if server_entry.is_inline(server.value):
+        rewrite.edits.append(file.remove_first(rewrite.fields["command"].value, proxied.stop + 2))
+        rewrite.value["command"] = args[proxied.stop + 1 :]
+        return rewrite
     if proxied.remote is not None:
         _unwrap_remote(rewrite, server, proxied.remote)
         return rewrite
