@@ -69,18 +69,18 @@ def test_atomic_replacement(program: Program, tmp_path: Path) -> None:
 
 
 def test_an_old_file_is_seen_too(program: Program, tmp_path: Path) -> None:
-    """A restored copy has an older time: any other signature counts, not only a newer one."""
+    """A restored copy has an older time, which counts for nothing."""
     program.write('hint = "old copy"')
     os.utime(tmp_path / FILE, (1, 1))
     assert program.hint == "old copy"
 
 
-def test_a_file_that_does_not_change_is_not_read(
+def test_a_file_that_does_not_change_is_not_parsed(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.utime(tmp_path / FILE, (1, 1))
     assert program.hint == "one"
-    monkeypatch.setattr("mcp_envelope.config.files.read_bytes", lambda path: pytest.fail("it was read"))
+    monkeypatch.setattr("mcp_envelope.config.files._Reader", lambda *given: pytest.fail("it was parsed"))
+    os.utime(tmp_path / FILE, (1, 1))
     assert program.hint == "one"
 
 

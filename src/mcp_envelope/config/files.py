@@ -1,6 +1,6 @@
 """Settings files: found, read when they change, and kept as they last made sense.
 
-A look costs a few `stat` calls and reads nothing unless time, size or inode differ. A file that cannot be
+A look reads the file, which is small, and parses it only if it says something else. A file that cannot be
 read or parsed leaves the last good version in force; one that is gone leaves none. In a file that can be
 parsed, each thing that is wrong costs only itself: the rest applies, and the complaint names the file, the
 line, the column and the name that was probably meant. The parsers give values without positions; those come
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -28,16 +28,15 @@ from .trust import Accepted, is_users_own
 FILE_NAME: Final = "mcp-envelope.toml"
 PYPROJECT: Final = "pyproject.toml"
 PYPROJECT_TABLE: Final = ("tool", "mcp-envelope")
-# The coarsest clock of a common file system.
-_GRAIN_NS: Final = 2_000_000_000
 _LARGEST: Final = 1_000_000
+# Seconds, by the coarsest clock of a common file system.
+_JUST_NOW: Final = 2.0
 # Editors look for it; it is not a setting.
 _SCHEMA_KEY: Final = "$schema"
 # Our settings lie no deeper.
 _DEEPEST: Final = 6
 
 Keys = tuple[str, ...]
-Signature = tuple[int, int, int]
 
 
 # -- watching -----------------------------------------------------------------------------------------------
@@ -46,7 +45,7 @@ Signature = tuple[int, int, int]
 class FoundFile(NamedTuple):
     path: str
     name: str  # as people are told
-    signature: Signature | None  # None: it is not there
+    is_there: bool = True
 
 
 class WatchedFile:
@@ -70,19 +69,18 @@ class WatchedFile:
         self._without = without  # what is the case when there is no file
         self._seen: FoundFile | None = None
         self._data: bytes | None = None  # of the last good version
-        self._young = False
+        self._raw: bytes | None = None  # of the last one, good or not
         self._news: list[str] = []
 
     def look(self) -> bool:
         """Look at the file; return whether anything is different now."""
         found = self._find()
         before = self.layers, self.problem, self.name, self.is_accepted, self._data
-        if found != self._seen or self._young:
-            if found is None or found.signature is None:
-                self._gone(found)
-            else:
-                self._load(found, found.signature)
-            self._seen = found
+        if found is None or not found.is_there:
+            self._gone(found)
+        else:
+            self._load(found)
+        self._seen = found
         if self._accepted is not None and found is not None and self._data is not None:
             self.is_accepted = is_users_own(found.path) or self._accepted.holds(found.path, self._data)
         return before != (self.layers, self.problem, self.name, self.is_accepted, self._data)
@@ -97,31 +95,31 @@ class WatchedFile:
         return news
 
     def _gone(self, found: FoundFile | None) -> None:
-        if self._seen is not None and self._seen.signature is not None:
+        if self._seen is not None and self._seen.is_there:
             self._news.append(f"{self._seen.name} is gone; {self._without}")
             self.problem = None
         elif found is not None:
             self.problem = f"cannot read {found.name}: {_absence(found.path)}; {self._without}"
-        self.layers, self._data, self.name, self._young = FileLayers(), None, None, False
+        self.layers, self._data, self._raw, self.name = FileLayers(), None, None, None
 
-    def _load(self, found: FoundFile, signature: Signature) -> None:
+    def _load(self, found: FoundFile) -> None:
         if self._seen is not None and self._seen.path != found.path:
             # The last good state of another file says nothing about this one.
-            self.layers, self._data = FileLayers(), None
-            if self._seen.signature is not None and not os.path.exists(self._seen.path):
+            self.layers, self._data, self._raw = FileLayers(), None, None
+            if self._seen.is_there and not os.path.exists(self._seen.path):
                 self._news.append(f"{self._seen.name} is gone; {found.name} applies")
         stays = "no setting of it applies" if self._data is None else "its last good version stays in force"
         self.name = found.name
-        self._young = True  # a reason not to read it may pass without a trace in the signature
+        before, self._raw = self._raw, None
         try:
             data = read_bytes(found.path)
-            # The signature is older than the data. A change in between shows as a new one at the next look.
-            self._young = _age(signature) < _GRAIN_NS
-            if data != self._data:
-                if not data.strip() and self._data and abs(_age(signature)) < _GRAIN_NS:
-                    return  # perhaps somebody is just writing it: emptied, not yet filled
+            if not data.strip() and before and abs(time.time() - os.path.getmtime(found.path)) < _JUST_NOW:
+                self._raw = before  # perhaps somebody is just writing it: emptied, not yet filled
+                return
+            self._raw = data
+            if data != before:
                 self.layers = self._read(_decoded(data, found.name), found.name)
-            self._data, self.problem = data, None
+                self._data, self.problem = data, None
         except Broken as error:
             self.problem = f"{error}; {stays}"
         except FileNotFoundError:
@@ -137,14 +135,14 @@ def settings_file(path: str | os.PathLike[str] | None, start: Path) -> WatchedFi
 
     def find() -> FoundFile | None:
         if named is not None:
-            return FoundFile(*named, _signature(named[0]))
+            return FoundFile(*named, _is_file(named[0]))
         for folder in _upwards(start):
             if found := _here(folder, FILE_NAME, start):
                 return found
-            if (found := _here(folder, PYPROJECT, start)) and found.signature:
-                is_young = _age(found.signature) < _GRAIN_NS
-                if (_has_our_table.__wrapped__ if is_young else _has_our_table)(found):
-                    return found
+            if found := _here(folder, PYPROJECT, start):
+                with suppress(OSError, ValueError):
+                    if _has_our_table(read_bytes(found.path)):
+                        return found
         return None
 
     return WatchedFile(find, read_toml, "the built-in settings apply", Accepted() if named is None else None)
@@ -170,24 +168,17 @@ def _upwards(start: Path) -> Iterator[str]:
 
 def _here(folder: str, file: str, start: Path) -> FoundFile | None:
     path = os.path.join(folder, file)
-    signature = _signature(path)
-    if signature is None:
+    if not _is_file(path):
         return None
     try:
-        return FoundFile(path, Path(os.path.relpath(path, start)).as_posix(), signature)
+        return FoundFile(path, Path(os.path.relpath(path, start)).as_posix())
     except ValueError:  # another drive
-        return FoundFile(path, os.path.basename(path), signature)
+        return FoundFile(path, os.path.basename(path))
 
 
-def _signature(path: str) -> Signature | None:
-    try:
-        about = os.stat(path)
-    except (OSError, ValueError):
-        return None
+def _is_file(path: str) -> bool:
     # /dev/null is how a person says "no file".
-    if not stat.S_ISREG(about.st_mode) and path != os.devnull:
-        return None
-    return about.st_mtime_ns, about.st_size, about.st_ino
+    return os.path.isfile(path) or path == os.devnull
 
 
 def _absence(path: str) -> str:
@@ -196,20 +187,12 @@ def _absence(path: str) -> str:
     return "it is not an ordinary file" if os.path.exists(path) else "no such file"
 
 
-def _age(signature: Signature) -> int:
-    """Return the nanoseconds since the last change, which are negative for a time in the future."""
-    return time.time_ns() - signature[0]
-
-
 @lru_cache(64)
-def _has_our_table(found: FoundFile) -> bool:
+def _has_our_table(data: bytes) -> bool:
     """Whether a `pyproject.toml` has our table, or looks like it and is broken, so that somebody hears of it."""
     import tomllib
 
-    try:
-        text = read_bytes(found.path).decode("utf-8", "replace")
-    except (OSError, ValueError):
-        return False
+    text = data.decode("utf-8", "replace")
     if "mcp-envelope" not in text:
         return False
     try:
