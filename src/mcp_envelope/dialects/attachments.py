@@ -18,7 +18,7 @@ from ..fit.blocks import Block, fit_blocks, is_text, label, read_block, read_blo
 from ..fit.documents import Cut
 from ..jsontext.document import Node, encode, text_block
 from ..lanes import Lane, Lanes, Plan, largest_room
-from ..payload import Payload
+from ..payload import Payload, as_document
 from . import Dialect, notice
 
 # Two texts together may count for slightly more than the sum of both.
@@ -32,11 +32,11 @@ def fit_with_attachments(dialect: Dialect, plan: Plan) -> Lanes:
         return dialect.fit(plan)
     base = "/content" if payload.node is None else "/structuredContent"
     every = read_blocks(payload.blocks, handle=plan.outcome.link_to, known=plan.image_cuts)
-    # Our own shape has a place for texts beside the data.
+    # Our own shape has a place for texts beside the data, unless they only repeat it.
+    texts = tuple(raw for raw in payload.blocks if is_text(raw))
+    keeps_texts = dialect.in_place and as_document(replace(payload, blocks=texts)).blocks is not None
     blocks = [
-        block
-        for block, raw in zip(every, payload.blocks, strict=True)
-        if dialect.in_place or not is_text(raw)
+        block for block, raw in zip(every, payload.blocks, strict=True) if keeps_texts or not is_text(raw)
     ]
     if (
         not dialect.in_place
