@@ -36,24 +36,18 @@ def is_users_own(path: str) -> bool:
 
 
 class Accepted:
-    """The list of accepted files: path -> digest. It is read again when it has changed."""
+    """The list of accepted files: path -> digest. It is short, and read at each look."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or state_folder() / "trusted.json"
-        self._seen: tuple[int, int, int] | None = None
-        self._files: dict[str, str] = {}
 
     def files(self) -> dict[str, str]:
         try:
-            about = self.path.stat()
-            seen = about.st_mtime_ns, about.st_size, about.st_ino
-            if seen != self._seen:
-                fits = about.st_size <= _LARGEST and self.path.is_file()
-                data = self.path.read_bytes() if fits else b"{}"
-                self._files, self._seen = msgspec.json.decode(data, type=dict[str, str]), seen
+            if not self.path.is_file() or self.path.stat().st_size > _LARGEST:
+                return {}
+            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, str])
         except (OSError, ValueError):
-            self._files, self._seen = {}, None
-        return self._files
+            return {}
 
     def holds(self, path: str, data: bytes) -> bool:
         return self.files().get(identity(path)) == digest(data)
@@ -76,7 +70,6 @@ class Accepted:
                 import fcntl
 
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            self._seen = None
             before = self.files()
             files = dict(before)
             yield files
