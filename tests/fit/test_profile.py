@@ -58,7 +58,7 @@ def test_figures_are_those_of_the_whole_list() -> None:
     assert score["distinct"] == 90
     assert fields["state"]["values"] == {"closed": 250, "open": 249, "failed": 1}
     assert fields["user.login"]["distinct"] == 40
-    assert list(fields["user.login"]["top"].values()) == [13, 13, 13]
+    assert list(fields["user.login"]["top"].values())[:3] == [13, 13, 13]
     assert fields["created"] == {
         "type": "date",
         "first": "2026-01-01T08:00:00Z",

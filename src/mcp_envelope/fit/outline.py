@@ -32,6 +32,7 @@ _DIFF: Final = re.compile(
     rb"^(?:diff --git a/(.+?) b/|\+\+\+ (?:b/)?([^\t\r\n]+)|([-+])(?![-+]{2} ))", re.MULTILINE
 )
 _HEADING: Final = re.compile(rb"^#{1,6} +\S[^\r\n]*", re.MULTILINE)
+_SECOND: Final = re.compile(rb"^##+ +\w", re.MULTILINE)
 _DEFINITION: Final = re.compile(
     rb"^[ \t]*(?:export |default |public |private |static |pub |async )*"
     rb"(?:def|class|func|function|fn|interface|struct|enum|trait|impl|type)[ \t]+[\w$(][^\r\n]*",
@@ -100,7 +101,9 @@ def outline(text: bytes, words: Collection[str] = ()) -> Outline | None:
         records = Records(table, rows)
         found = profile(records, words)
         return Outline(rows, 0 if len(head) == len(text) else rows, found.fields, found.lines)
-    for kind, pattern in (("headings", _HEADING), ("definitions", _DEFINITION)):
+    # In source code, a comment may look like a heading; in Markdown, an example has definitions.
+    kinds = [("headings", _HEADING), ("definitions", _DEFINITION)]
+    for kind, pattern in kinds if _SECOND.search(head) else reversed(kinds):
         places = list(islice(pattern.finditer(head), _MOST_ENTRIES + 1))
         if len(places) >= _FEWEST:
             return Outline(0, 0, kind=kind, entries=_numbered(head, places))

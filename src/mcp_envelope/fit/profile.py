@@ -30,8 +30,11 @@ _MOST_FIELDS: Final = 60
 _FEW: Final = 16
 _SHORT: Final = 40
 _TOP: Final = 3
+# How many values are named if there is much room.
+_MORE: Final = 15
 _EXAMPLES: Final = 2
-_DETAILS: Final = 3
+_DETAILS: Final = 4
+_OBJECT: Final = "object"
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:$|[T ]\d\d:\d\d)")
 # A value that needs no quotes.
 _PLAIN: Final = re.compile(r"[\w+-][\w .@/+&'#-]*(?<! )")
@@ -56,9 +59,13 @@ class Profile(msgspec.Struct, frozen=True):
         left = room - 40
         for detail in range(_DETAILS):
             for name, lines in self.lines.items():
-                if detail and (name not in shown or lines[detail] == lines[detail - 1]):
+                # That a field is an object says little, so that comes last.
+                is_late = lines[0] == _OBJECT
+                if (detail < _DETAILS - 1) if is_late else (detail and lines[detail] == shown.get(name)):
                     continue
-                before = -_size(shown[name]) if detail else _size(name) + 2
+                if name not in shown and detail and not is_late:
+                    continue
+                before = -_size(shown[name]) if name in shown else _size(name) + 2
                 size = _size(lines[detail]) + before
                 if size <= left:
                     shown[name] = lines[detail]
@@ -100,7 +107,8 @@ def _line(facts: Mapping[str, Any], labels: Sequence[Any] | None, detail: int) -
     said: list[str] = []
     if "min" in facts:
         for name in ("min", "max"):
-            where = _row(facts[f"{name}At"], labels if detail else None) if f"{name}At" in facts else ""
+            at = facts.get(f"{name}At") if detail else None
+            where = "" if at is None else _row(at, labels if detail > 1 else None)
             said.append(f"{name} {_figure(facts[name])}{where}")
         said += [f"{name} {_figure(facts[name])}" for name in ("mean", "median", "sum") if name in facts]
     elif "first" in facts:
@@ -113,8 +121,9 @@ def _line(facts: Mapping[str, Any], labels: Sequence[Any] | None, detail: int) -
     if "distinct" in facts and (detail or not said):
         said.append(f"{facts['distinct']} distinct")
     if detail and facts.get("top"):
-        said.append("most " + ", ".join(f"{_told(value)}: {count}" for value, count in facts["top"].items()))
-    if detail == _DETAILS - 1 and "examples" in facts:
+        most = islice(facts["top"].items(), _MORE if detail == _DETAILS - 1 else _TOP)
+        said.append("most " + ", ".join(f"{_told(value)}: {count}" for value, count in most))
+    if detail > 1 and "examples" in facts:
         said.append("e.g. " + ", ".join(map(_told, facts["examples"])))
     if "nulls" in facts:
         said.append(f"{facts['nulls']} null")
@@ -166,8 +175,8 @@ def _type(kinds: set[type]) -> str:
             float: "number",
             bool: "boolean",
             list: "array",
-            dict: "object",
-            msgspec.Raw: "object",
+            dict: _OBJECT,
+            msgspec.Raw: _OBJECT,
         }
         return names.get(next(iter(kinds)), "mixed")
     return "number" if kinds == {int, float} else "null" if not kinds else "mixed"
@@ -205,7 +214,9 @@ def _significant(number: float) -> float:
 
 
 def _rounded(number: float) -> float:
-    return _significant(number) if abs(number) < 1 else round(number, _DECIMALS)
+    if abs(number) < 1:
+        return float(f"{number:.{_DIGITS // 2}g}")
+    return round(number, _DECIMALS if abs(number) < 1000 else _DECIMALS // 2)
 
 
 def _distinct(total: int, counted: Counter[Any]) -> dict[str, Any]:
@@ -215,7 +226,7 @@ def _distinct(total: int, counted: Counter[Any]) -> dict[str, Any]:
     if len(counted) < total:
         several = [(value, count) for value, count in counted.items() if count > 1]
         several.sort(key=itemgetter(1), reverse=True)
-        facts["top"] = {_shown(value): count for value, count in several[:_TOP]}
+        facts["top"] = {_shown(value): count for value, count in several[:_MORE]}
     else:
         facts["examples"] = list(map(_shown, islice(counted, _EXAMPLES)))
     return facts

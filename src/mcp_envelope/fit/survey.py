@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from ..jsontext.document import Node, encode
-from .tables import identifier
+from .tables import identifier, table_names
 
 if TYPE_CHECKING:
     from ..budget import Budget
@@ -134,13 +134,15 @@ class Survey:
 
     def example(self, cut: Cut) -> str:
         """Return the arguments of a call that asks for more of what was cut, as an example; "" if there is none."""
-        if cut.path in self._texts:
-            return f'grep="{next(iter(self.words.values), "error")}"'
-        table = self._tables.get(cut.path)
-        if cut.kind != "items" or table is None:
-            return ""
         profile = self.profile(cut.path) if self.describes else None
         fields = profile.fields if profile else {}
+        table = self._tables.get(cut.path) if cut.kind == "items" else None
+        if cut.path in self._texts:
+            if not fields or len(self.blocks) != 1:
+                return f"grep={json.dumps(next(iter(self.words.values), 'error'), ensure_ascii=False)}"
+            table = table_names([cut.path])[0]
+        if table is None:
+            return ""
         grouped = next((name for name, facts in fields.items() if "values" in facts), None)
         number = next((name for name, facts in fields.items() if "min" in facts), None)
         if grouped is not None:
