@@ -51,7 +51,7 @@ _BAD: Final = 1
 def run(arguments: list[str]) -> int:
     at = arguments.index("--") if "--" in arguments else len(arguments)
     command = arguments[at + 1 :]
-    options = _parser().parse_args(arguments[:at])
+    options = make_parser().parse_args(arguments[:at])
     if bool(command) == bool(options.url):
         raise Misuse(
             "name one server: --url URL, or its command after --, as in: mcp-envelope check -- npx -y SERVER"
@@ -227,7 +227,7 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser("check", "[options] (--url URL | -- COMMAND ...)", _DESCRIPTION, _EPILOG)
     add = parser.options()
     add("--url URL", "the server's address")

@@ -51,7 +51,7 @@ _WIDEST: Final = 60
 
 
 def run(arguments: list[str]) -> int:
-    parser = _parser()
+    parser = make_parser()
     options = parser.parse_args(arguments)
     names = [*options.names, *([] if options.tool is None else [options.tool])]
     if options.names == names == [_SCHEMA]:
@@ -131,7 +131,7 @@ def _schema(options: argparse.Namespace, parser: Parser) -> int:
     return console.OK
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser("config", "[TOOL] [--config FILE] [--json]\nschema", _DESCRIPTION, _EPILOG)
     text, add = console.plain_text, parser.options()
     parser.add_argument("names", nargs="*", metavar="TOOL", type=text, help='the tool, or the word "schema"')

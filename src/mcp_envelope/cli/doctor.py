@@ -57,7 +57,7 @@ class Finding(NamedTuple):
 
 
 def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     checks = (_program(), _clients(), _settings(options), _vault(options), _ledger())
     findings = [finding for check in checks for finding in check]
     if options.json:
@@ -179,7 +179,7 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser("doctor", "[--vault URL] [--config FILE] [--json]", _DESCRIPTION, _EPILOG)
     parser.options()("--json", "print JSON")
     settings.vault_options(parser)

@@ -59,7 +59,7 @@ class _Parser(Parser):
 
 
 def run(arguments: list[str]) -> int:
-    parser = _parser()
+    parser = make_parser()
     options = parser.parse_args(arguments)
     if options.list or options.explain:
         if options.paths:
@@ -198,7 +198,7 @@ def _prefixes(text: str) -> list[str]:
     return names
 
 
-def _parser() -> _Parser:
+def make_parser() -> _Parser:
     parser = _Parser("lint", "PATH... [--fix | --diff] [--format FORMAT]", _DESCRIPTION, _EPILOG)
     add = parser.options()
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files, folders, or - for standard input")

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "doctor": "check what is installed, wrapped and working",
     "config": "print the settings that apply to a tool, and where they came from",
     "trust": "accept a settings file that the proxy finds in a working folder",
+    "completion": "print a script that completes commands and options in bash, zsh or fish",
     "lint": "find MCP tools that bypass the envelope",
     "wrap": "put the proxy in front of the servers in a client's configuration",
     "unwrap": "remove the proxy again, byte for byte",
@@ -70,7 +71,7 @@ def _dispatch(arguments: list[str]) -> int:
             console.say("error", f"{error} (see mcp-envelope {arguments[0]} --help)")
             return console.USAGE
         return code
-    parser = _parser()
+    parser = make_parser()
     if arguments and not arguments[0].startswith("-"):
         suggestion = did_you_mean(arguments[0], [*COMMANDS, _HELP])
         parser.error(f"there is no command {arguments[0]!r}{suggestion}")
@@ -78,7 +79,7 @@ def _dispatch(arguments: list[str]) -> int:
     parser.error(f"a command is needed: {', '.join(COMMANDS)}")
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     width = max(map(len, COMMANDS))
     commands = "\n".join(f"  {name:<{width}}  {purpose}" for name, purpose in COMMANDS.items())
     about = "Every MCP tool result in one envelope: it fits the budget, stays valid, loses nothing."

@@ -58,7 +58,7 @@ _DEFAULT_VAULT: Final = "default"
 
 
 def run(arguments: list[str]) -> int:
-    parser = _parser()
+    parser = make_parser()
     if "--" in arguments:
         at = arguments.index("--")
         arguments, command = arguments[:at], arguments[at + 1 :]
@@ -315,7 +315,7 @@ def short_name(command: list[str]) -> str:
     return program[:200]
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser("proxy", "[options] (--url URL | -- COMMAND ...)", _DESCRIPTION, _EPILOG)
     tokens = (
         "the most tokens that each lane of a result may have (default: the client's own limit, else 8000)"

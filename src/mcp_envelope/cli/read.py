@@ -70,7 +70,7 @@ _WAYS: Final = ("lines", "sql", "query", "grep")
 
 
 def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     return reported(lambda: _run(options))
 
 
@@ -300,7 +300,7 @@ def _file_in(block: bytes) -> bytes | None:
     return None
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     usage = "HANDLE [--path P] [--offset N] [options]\nHANDLE --sql S | --query Q | --grep RE | --all [...]"
     parser = Parser("read", usage, _DESCRIPTION, _EPILOG, takes="handle")
     text, number = console.plain_text, console.whole_number

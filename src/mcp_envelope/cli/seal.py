@@ -81,7 +81,7 @@ examples:
 
 
 def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     policy = settings.policy(options.config, options.tool, options.dialect)
     address = settings.vault_address(options.vault, options.config, policy)
     address.check()
@@ -321,7 +321,7 @@ def _handle(text: str) -> str:
     return text
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser("seal", "[FILE] [--tokens N | --bytes N] [options]", _DESCRIPTION, _EPILOG)
     text, one_of = console.plain_text, console.one_of
     payload = "the payload (default: standard input)"

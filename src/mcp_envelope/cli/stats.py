@@ -50,7 +50,7 @@ _SECONDS: Final = {"d": 86_400, "h": 3600, "m": 60}
 
 
 def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     since = time.time() - options.since if options.since else 0.0
     ledger = Ledger()
     try:
@@ -127,7 +127,7 @@ def _duration(text: str) -> int:
     return int(found[1]) * _SECONDS[found[2]]
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser("stats", "[options]", _DESCRIPTION, _EPILOG)
     add = parser.options()
     add("--by KIND", f"a row for each: {', '.join(get_args(By))}", console.one_of(get_args(By)))

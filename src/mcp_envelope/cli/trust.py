@@ -30,7 +30,7 @@ examples:
 
 
 def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     if sum((options.file is not None, options.list, options.remove is not None)) != 1:
         raise Misuse("name a file, or use --list or --remove FILE")
     accepted = Accepted()
@@ -60,7 +60,7 @@ def _state(path: str, known: str) -> str:
         return "unreadable"
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser("trust", "FILE\n--list\n--remove FILE", _DESCRIPTION, _EPILOG)
     parser.add_argument("file", nargs="?", metavar="FILE", help="the settings file to accept")
     add = parser.options()

@@ -11,7 +11,7 @@ from typing import Final
 from ..clients import backup, server_entry, wrapping
 from ..clients.config_file import ConfigFile
 from . import console
-from .console import BadInput
+from .console import BadInput, Parser
 from .wrap import Target, find_target, listed, masks, parse, shared_parser
 
 _DESCRIPTION: Final = """\
@@ -34,7 +34,7 @@ examples:
 
 
 def run(arguments: list[str]) -> int:
-    options = shared_parser("unwrap", _DESCRIPTION, _EPILOG).parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     target = find_target(options)
     chosen = target.choice(options)
     plan = target.plan(lambda: wrapping.unwrap(target.config, _backup(target), chosen))
@@ -60,6 +60,10 @@ def _backup(target: Target) -> ConfigFile | None:
             "warning", f"the backup {backup.path_of(target.path)} cannot be read; continuing without it"
         )
         return None
+
+
+def make_parser() -> Parser:
+    return shared_parser("unwrap", _DESCRIPTION, _EPILOG)
 
 
 def _tidy(target: Target, text: str) -> None:

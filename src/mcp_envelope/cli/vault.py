@@ -51,7 +51,7 @@ _LISTED: Final = ("handle", "kind", "size", "stored", "tool", "created", "expire
 
 
 def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     return reported(lambda: _run(options))
 
 
@@ -203,7 +203,7 @@ def _many(count: int) -> str:
     return f"{count:,} result{'' if count == 1 else 's'}"
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     usage = "[list | stats | purge] [--vault URL] [options]"
     parser = Parser("vault", usage, _DESCRIPTION, _EPILOG, takes="word")
     parser.add_argument(

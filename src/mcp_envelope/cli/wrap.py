@@ -144,7 +144,7 @@ class Target(NamedTuple):
 
 
 def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     _check(options)
     masking = masks()
     wanted = _wanted(options, masking)
@@ -297,7 +297,7 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in console.plain_text(text).split(",") if name.strip()]
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = shared_parser("wrap", _DESCRIPTION, _EPILOG)
     add, limit = parser.options(), parser.options(exclusive=True)
     text, number = console.plain_text, console.positive_number
