@@ -174,4 +174,11 @@ def test_outlines() -> None:
     long = outline(b"".join(b"# Heading %d\n" % n for n in range(1000)))
     assert long is not None
     shown = long.within(300)
-    assert len(shown["headings"]) + shown["more"] == len(long.entries)
+    assert len(shown["headings"]) + shown["more"] == 1000
+
+
+def test_what_looks_like_a_heading_in_code_is_none() -> None:
+    text = b"# One\n\n```bash\n# not this\n~~~\n```sh\n# nor this\n```\n## Two\n"
+    made = outline(text + b"~~~~\n# no\n~~~\n# no\n~~~~\n# Three\n")
+    assert made is not None
+    assert made.within(500) == {"headings": ["1: # One", "9: ## Two", "15: # Three"]}

@@ -31,7 +31,8 @@ _ERROR: Final = re.compile(
 _DIFF: Final = re.compile(
     rb"^(?:diff --git a/(.+?) b/|\+\+\+ (?:b/)?([^\t\r\n]+)|([-+])(?![-+]{2} ))", re.MULTILINE
 )
-_HEADING: Final = re.compile(rb"^#{1,6} +\S[^\r\n]*", re.MULTILINE)
+# A heading, or where code begins or ends.
+_HEADING: Final = re.compile(rb"^(?:[ \t]*(`{3,}|~{3,})([^\r\n]*)|#{1,6} +\S[^\r\n]*)", re.MULTILINE)
 _SECOND: Final = re.compile(rb"^##+ +\w", re.MULTILINE)
 _DEFINITION: Final = re.compile(
     rb"^[ \t]*(?:export |default |public |private |static |pub |async )*"
@@ -68,10 +69,11 @@ def _lines_at(text: bytes, places: Any) -> Iterator[tuple[int, int]]:
 
 
 class Outline(Profile, frozen=True):
-    """The same for a text: `kind` says what the entries are."""
+    """The same for a text: `kind` says what the entries are, of which there may be `more`."""
 
     kind: str = ""
     entries: Sequence[str] = ()
+    more: int = 0
 
     def within(self, room: int) -> dict[str, Any]:
         made = super().within(room)
@@ -85,7 +87,7 @@ class Outline(Profile, frozen=True):
         if not shown:
             return made
         made |= {self.kind: shown}
-        more = len(self.entries) - len(shown)
+        more = len(self.entries) - len(shown) + self.more
         return made | ({"more": more} if more else {})
 
 
@@ -102,16 +104,33 @@ def outline(text: bytes, words: Collection[str] = ()) -> Outline | None:
         found = profile(records, words)
         return Outline(rows, 0 if len(head) == len(text) else rows, found.fields, found.lines)
     # In source code, a comment may look like a heading; in Markdown, an example has definitions.
-    kinds = [("headings", _HEADING), ("definitions", _DEFINITION)]
-    for kind, pattern in kinds if _SECOND.search(head) else reversed(kinds):
-        places = list(islice(pattern.finditer(head), _MOST_ENTRIES + 1))
+    kinds = [
+        ("headings", _outside_code(_HEADING.finditer(head))),
+        ("definitions", _DEFINITION.finditer(head)),
+    ]
+    for kind, found_places in kinds if _SECOND.search(head) else reversed(kinds):
+        places = list(islice(found_places, _MOST_ENTRIES))
         if len(places) >= _FEWEST:
-            return Outline(0, 0, kind=kind, entries=_numbered(head, places))
+            more = sum(1 for _ in found_places)
+            return Outline(0, 0, kind=kind, entries=_numbered(head, places), more=more)
     levels = Counter(match[1].decode() for match in _LEVEL.finditer(head))
     if sum(levels.values()) >= _FEWEST and len(head) == len(text):
         entries = [f"{level}: {count}" for level, count in levels.most_common()]
         return Outline(0, 0, kind="levels", entries=entries)
     return None
+
+
+def _outside_code(places: Iterator[re.Match[bytes]]) -> Iterator[re.Match[bytes]]:
+    """The headings among these, without what only looks like one in a block of code."""
+    fence = b""
+    for place in places:
+        if mark := place[1]:
+            if not fence:
+                fence = mark
+            elif mark.startswith(fence) and not place[2].strip():
+                fence = b""
+        elif not fence:
+            yield place
 
 
 def _files(text: bytes) -> list[str]:
@@ -133,7 +152,7 @@ def _numbered(text: bytes, places: Sequence[re.Match[bytes]]) -> list[str]:
     """Each line with its number, counted from 1."""
     entries: list[str] = []
     line, at = 1, 0
-    for place in places[:_MOST_ENTRIES]:
+    for place in places:
         line += text.count(b"\n", at, place.start())
         at = place.start()
         entries.append(f"{line}: {place[0].decode('utf-8', 'replace').strip()[:_SHOWN]}")
