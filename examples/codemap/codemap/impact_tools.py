@@ -93,7 +93,7 @@ class ImpactTools:
         return Reply(
             data,
             summary=f"{data['risk'].capitalize()} risk: {len(impacted):,} symbols in {files:,} files",
-            details=[f"{direct:,} use it directly, the others through them."],
+            details=[f"{direct:,} directly, {len(impacted) - direct:,} through others."],
             next_steps=["Confirm what you are going to edit with nav_references."],
             links=[link(start.id)],
             status="warn" if data["risk"] == "high" else "ok",
