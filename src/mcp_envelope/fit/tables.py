@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ..jsontext.document import Buffer, Node, TooDeep
+from ..jsontext.document import Buffer, Far, Node, TooDeep
 from .columns import unique
 
 DEEPEST: Final = 6
@@ -70,8 +70,10 @@ def _keys(node: Node) -> set[str]:
     return {member.key for member in node.members()[:LOOKED_AT]} if node.kind == "object" else set()
 
 
-def may_hold(value: Buffer) -> bool:
+def may_hold(value: Buffer | Far) -> bool:
     """Whether a table may be in a value: it is a container, or a string that may hold one."""
+    if isinstance(value, Far):
+        return True  # too large to be loaded
     return bytes(memoryview(value)[:2]).startswith((b"[", b"{", b'"[', b'"{'))
 
 
