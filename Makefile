@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap clean
+.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap torture clean
 
 # npm packages that only the tests need.
 NODE := $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json
@@ -108,6 +108,9 @@ walk: $(VENV)/dev  ## how many modules and functions one result passes (ARGS="ht
 
 fuzz: $(VENV)/dev  ## the property tests over new random examples (FUZZ_EXAMPLES=50000)
 	@$(BIN)/python fuzz/run.py $(ARGS)
+
+torture: $(VENV)/dev  ## break what the proxy stands on, and count what survives (ARGS="--rounds 250 --proxies 200")
+	@$(BIN)/python -m scripts.torture $(ARGS)
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* dist

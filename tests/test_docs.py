@@ -40,3 +40,11 @@ def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
     for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
         assert (path.parent / target).exists(), f"{document} links to {target}"
+
+
+@pytest.mark.parametrize("document", ["docs/security.md", "docs/reliability.md"])
+def test_tests_that_are_named_exist(document: str) -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / document).read_text()))
+    sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert named
+    assert named <= set(re.findall(r"def (test_\w+)\(", sources))
