@@ -1,5 +1,6 @@
 """The core's tables: typed results beside the rivals, results that fit, other shapes, quality."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from benchmarks.samples import (
     TOKENS,
     Sample,
     orders,
+    orders_json,
     sample,
     three_lists,
 )
@@ -158,9 +160,19 @@ def quality() -> Table:
         title=f"What is kept at {TOKENS:,} tokens, beginnings only",
         columns={"least": "{:.0%}", "structured": "{:.0%}", "content": "{:.0%}"},
         note="1,000 uniform records: the kept records' share of the budget. Three lists: what each list\n"
-        "gets of its fair third of the budget. By the meter that the budget is counted with, in each lane.",
+        "gets of its fair third of the budget. Texts: how much of the text lane\n"
+        "is used, with the notice. By the meter that the budget is counted with, in each lane.",
     )
     uniform, lists = orders(1_000), three_lists(1_000)
+    for tokens in (2_000, 8_000):
+        text = "\n".join(json.dumps(order) for order in uniform["orders"])
+        for label, payload in (
+            (f"a text of records, {tokens:,} tokens", text),
+            (f"JSON as text, {tokens:,} tokens", orders_json(1_000).decode()),
+        ):
+            used = seal(payload, tokens=tokens, read_as="text").report.content_used / tokens
+            table.add(label, used, None, used)
+            table.check(label, 100 * used, "≥", 95, "% of the budget")
     for name in ("estimate", "chars4", *(["exact"] if _has_exact() else [])):
         shares = _lane_shares(uniform, name, [("orders",)], schema=ADVERTISED)
         label = f"1,000 records, meter {name}"

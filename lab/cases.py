@@ -125,7 +125,9 @@ def judge(direct: Observation, proxied: Observation, wire: Json | None) -> Verdi
     note = reads_on = None
     if len(after.pictures) < len(before.pictures):
         problems.append("the picture is lost")
-    if before.marked_as_error and not after.marked_as_error:
+    # A client may also fail on a result that is none: Gemini CLI on a JSON array.
+    is_failure = result(case.tool, case.size).is_error
+    if is_failure and before.marked_as_error and not after.marked_as_error:
         problems.append("no longer marked as an error")
     cut_by_us = wire is not None and '"truncated":true' in json.dumps(wire, separators=(",", ":"))
     if shown < total and (cut_by_us or shown < shown_before):
