@@ -24,7 +24,7 @@ from mcp_envelope.servers.sdk import envelope
 from mcp_envelope.vault.ledger import Ledger
 from tests.shown import shown
 
-from .harness import ERAS, LIBRARIES, ask, connected, enveloped_server, notice, run, wire
+from .harness import ERAS, LIBRARIES, ask, connected, enveloped_server, listed, notice, run, wire
 
 
 def found(count: int = 3000) -> dict[str, Any]:
@@ -312,3 +312,10 @@ def test_the_clients_name_and_era_are_known_to_the_policy(
     monkeypatch.setattr(Gateway, "policy", spy)
     run(main)
     assert {(client.name, client.era) for client in asked if client.name} == {("somebody", known)}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_our_tool_asks_not_to_be_hidden_behind_a_search(library: str) -> None:
+    meta = listed(enveloped_server(library, plain_found))["envelope_read"].meta
+    assert meta is not None
+    assert meta["anthropic/alwaysLoad"] is True

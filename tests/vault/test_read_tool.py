@@ -191,6 +191,7 @@ def test_the_address_of_a_store_is_for_the_log(
 
 def test_what_the_tool_says_of_itself() -> None:
     assert TOOL["annotations"]["readOnlyHint"]
+    assert TOOL["_meta"] == {"anthropic/alwaysLoad": True}
     assert TOOL["annotations"]["idempotentHint"]
 
 

@@ -259,7 +259,7 @@ class _ReadTool(Tool):
         entry = gateway.read_tool()
         fields = {name: entry[name] for name in ("name", "title", "description", "annotations")}
         schemas = {"parameters": entry["inputSchema"], "output_schema": entry.get("outputSchema")}
-        tool = cls.model_validate({**fields, **schemas})
+        tool = cls.model_validate({**fields, **schemas, "meta": entry["_meta"]})
         tool._gateway = gateway
         return tool
 

@@ -72,6 +72,8 @@ TOOL: Final[dict[str, Any]] = {
         },
         "required": ["handle"],
     },
+    # Claude Code hides tools behind a search where there are many; this one is loaded from the start.
+    "_meta": {"anthropic/alwaysLoad": True},
     "annotations": {
         "readOnlyHint": True,
         "destructiveHint": False,
