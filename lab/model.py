@@ -112,7 +112,7 @@ class Player:
         """The next call; None ends the conversation. A repeated request gets the same move again."""
         with self._lock:
             ours = tuple(tool for tool in turn.tools if self._ours.fullmatch(tool.name))
-            self.tools = self.tools or ours
+            self.tools = max(self.tools, ours, key=len)
             last = next((name for name in reversed(self._asked) if name in turn.results), "")
             if last not in self._moves:
                 if last and last != "search":

@@ -270,7 +270,7 @@ class Gateway:
             if source is not None:
                 changes |= {"tokens": source.tokens, "bytes": source.max_bytes}
             elif dialects.DIALECTS[policy.dialect].in_place and client.has_limit:
-                changes |= {"tokens": client.tokens, "bytes": client.max_bytes}
+                changes |= {"tokens": client.tokens, "bytes": None if client.tokens else client.max_bytes}
         if declared is not None and declared.hint and not policy.hint:
             changes["hint"] = declared.hint
         for name in ("image_cost", "image_pixels", "image_bytes"):

@@ -237,8 +237,11 @@ class _Text(msgspec.Struct, tag_field="type", tag="text"):
 
 
 def shown(blocks: Sequence[Buffer]) -> bytes:
-    """Return blocks as clients show them to a model: texts without their escapes, anything else as JSON."""
-    return b"\n".join([_shown(block) for block in blocks])
+    """Return blocks as clients show them to a model: texts without their escapes, anything else as JSON.
+
+    What stands between two blocks differs; no client was seen to need more than an empty line.
+    """
+    return b"\n\n".join([_shown(block) for block in blocks])
 
 
 def _shown(block: Buffer) -> bytes:
