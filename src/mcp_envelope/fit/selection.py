@@ -29,7 +29,7 @@ _RARE: Final = 0.05
 _MOST_VALUES: Final = 16
 _MOST_WORDS: Final = 16
 # A word that is in a larger share of the rows doesn't tell them apart.
-_TELLING: Final = 8
+_TELLING: Final = 16
 _LONGEST_VALUE: Final = 40
 _STATUS: Final = re.compile(
     r"(?i)(^|[._])(status|state|level|severity|result|outcome|conclusion|ok|success|error)s?$"
@@ -141,7 +141,7 @@ def _matching(items: Sequence[Buffer], words: Sequence[str]) -> list[int]:
 def _occurrences(text: bytes, ends: Sequence[int], word: bytes) -> Counter[int]:
     """How often a word is in each row that has it; none if it is in so many rows that it says little."""
     most = max(len(ends) // _TELLING, _MOST_OF_A_KIND)
-    if text.count(word) > 4 * most:
+    if text.count(word) > 2 * most:
         return Counter()
     found: Counter[int] = Counter()
     at = text.find(word)
