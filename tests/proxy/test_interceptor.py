@@ -139,6 +139,14 @@ def test_a_typed_result_is_cut_in_both_lanes_and_valid(talk: Talk) -> None:
     assert json.loads(page["content"][-1]["text"])[0] == data["rows"][len(kept)]
 
 
+def test_rows_that_match_the_words_of_the_call_stay(talk: Talk) -> None:
+    talk.listed(tool("t"))
+    found = [{"n": n, "title": "Printer on fire" if n == 1500 else f"Ticket {n}"} for n in range(2000)]
+    for arguments, stays in (({"query": "printer"}, True), ({"query": "scanner"}, False)):
+        got = talk.called("t", typed({"found": found}), arguments)
+        assert (1500 in [row["n"] for row in got["structuredContent"]["found"]]) == stays
+
+
 def test_a_root_that_is_not_an_object_is_always_wrapped(talk: Talk) -> None:
     entries = talk.listed(tool("t", {"type": "array", "items": {"type": "integer"}}))
     schema = schema_of(entries, "t")
