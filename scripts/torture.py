@@ -93,7 +93,7 @@ def proxy_killed(folder: Path) -> bool:
     with obliging(folder) as proxy:
         for number in range(3):
             handles += filter(None, [handle_in(text(proxy, number))])
-        for number in range(3, 9):
+        for number in range(3, 103):
             proxy.say(call(number, "text", {"bytes": SIZE}))
         time.sleep(random.random() * 0.05)
         proxy.process.kill()
