@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import anyio
@@ -10,7 +11,7 @@ import jsonschema_rs
 import pytest
 from codemap.server import create_server
 
-from .harness import DIALECTS, Project, fake
+from .harness import DIALECTS, Project, fake, shown, write
 
 TOTAL = "py:shop/core.py#total"
 FOURTEEN = {
@@ -220,3 +221,15 @@ def test_lists_are_ranked_before_they_are_cut(project: Project) -> None:
     assert impact["truncated"]
     assert {each["depth"] for each in impact["data"]["impactedSymbols"]} == {1}
     assert impact["data"]["impacted"] > len(impact["data"]["impactedSymbols"])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("tool", ["map_overview", "map_neighbors", "nav_references", "get_blast_radius"])
+def test_no_dialect_returns_it_all(project: Project, tool: str, dialect: str) -> None:
+    folders = {f"zoo{n}/a.py": f"from shop import total\ndef f{n}(): return total()\n" for n in range(400)}
+    write(project.root, folders)
+    project.index.build()
+    asked: dict[str, Any] = {} if tool == "map_overview" else {"node": TOTAL}
+    (result,) = project.calls((tool, asked), dialect=dialect)
+    most = 8192 if dialect in ("ctxo", "transcend") else 33_000
+    assert most / 5 < len(json.dumps(shown(result), ensure_ascii=False, separators=(",", ":"))) <= most

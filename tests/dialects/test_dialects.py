@@ -143,6 +143,13 @@ def test_ctxo_shows_no_item_if_none_fits() -> None:
     }
 
 
+@pytest.mark.parametrize("path", ["rows", "/rows"])
+def test_ctxo_cuts_lists_that_are_ranked(path: str) -> None:
+    sealed = seal({"rows": list(range(9000))}, dialect="ctxo", rank={path: rank("n")})
+    shown = json.loads(json.loads(sealed.to_json())["content"][0]["text"])
+    assert 0 < len(shown["rows"]) == shown["_meta"]["returnedItems"] < shown["_meta"]["totalItems"] == 9000
+
+
 def test_ctxo_without_a_list_returns_everything(caplog: pytest.LogCaptureFixture) -> None:
     sealed = seal({"tree": "x" * 20_000}, dialect="ctxo", tool="read_tree")
     assert len(text_of(sealed)) > 20_000

@@ -25,6 +25,8 @@ from .nav_tools import NavTools
 from .navigation import Navigator
 from .repository import Repository
 
+_SCALPEL_BUDGET = 8000
+
 
 @dataclass
 class Options:
@@ -61,7 +63,9 @@ def create_server(options: Options) -> FastMCP[None]:
                 await each.close()
 
     mcp: FastMCP[None] = FastMCP("codemap", instructions=_INSTRUCTIONS, lifespan=lifespan)
-    mcp.add_middleware(EnvelopeMiddleware(dialect=options.dialect, vault=options.vault))
+    # scalpel has no budget of its own, and some answers about a large repository are megabytes.
+    budget = _SCALPEL_BUDGET if options.dialect == "scalpel" else None
+    mcp.add_middleware(EnvelopeMiddleware(dialect=options.dialect, vault=options.vault, budget=budget))
     mcp.add_middleware(Meter(options.tier, options.calls_per_minute))
     # fmt: off
     for tool in (

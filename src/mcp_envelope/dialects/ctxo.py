@@ -222,7 +222,8 @@ class _Document:
             # This is the beginning of a long list; the rest was only counted.
             self.lists[0] = node.items(0)
         else:
-            self._find_lists(TRUNCATABLE | set(plan.truncatable))
+            ranked = {path.removeprefix("/") for path in plan.rankings}
+            self._find_lists(TRUNCATABLE | ranked | set(plan.truncatable))
         self.kept = {index: len(items) for index, items in self.lists.items()}
         self.totals = {**self.kept, 0: node.total()} if plan.payload.partial else dict(self.kept)
         # The list with the most items first; among equals, the first one.
