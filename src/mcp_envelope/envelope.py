@@ -424,10 +424,10 @@ def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
     lanes = _fit(promised, dialect, images)
     # Whatever names the handle must find the payload there, and whatever was left out must be somewhere.
     if lanes.cuts or lanes.content.cuts or lanes.outcome.error is not None or lanes.name(handle):
+        # Free memory first, since storing needs some itself.
+        plan.survey.forget()
         if plan.payload.node is not None:
-            # Free memory first, since storing needs some itself.
             plan.payload.node.forget()
-            plan.survey.forget()
         problem = vault.keep(handle, plan.payload.beside(lanes.texts), plan.outcome.tool)
         if problem is not None:
             plan = replace(plan, outcome=plan.outcome.warned(not_stored(problem)))

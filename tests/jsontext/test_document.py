@@ -182,3 +182,16 @@ def test_whether_a_text_holds_json_is_told_as_sniffing_tells_it(data: bytes) -> 
     except UnicodeDecodeError:
         return
     assert jsontree.holds_json(data) == (sniff(data) is not None)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_few_items_are_picked_from_a_long_array(opened: bool) -> None:
+    items = [b'{"id":%d,"name":"row %d"}' % (number, number) for number in range(100_000)]
+    node = parse(b"[%b]" % b", ".join(items))
+    if opened:
+        node.all_items()
+    chosen = [0, 1, 17, 50_000, 99_998, 99_999]
+    assert node.picked(chosen) == [items[index] for index in chosen]
+    assert node.picked([]) == []
+    large = parse(b"[%b]" % b",".join(b'"%b"' % (b"x" * 70_000) for _ in range(8)))
+    assert [len(item) for item in large.picked([2, 7])] == [70_002, 70_002]

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..jsontext.document import Buffer, Node, TooDeep
+from ..jsontext.document import Node, TooDeep
 
 # One column's values, under its name; a row without the field has None.
 Columns = dict[str, Sequence[Any]]
@@ -59,7 +59,7 @@ class Records:
             if node.kind != "array" or node.total() < _FEWEST:
                 return None
             if node.size > _EXACT:
-                sample = _sample(node.all_items())
+                sample = _sample(node)
                 return cls(columns(sample, 1), node.total(), len(sample)) if _are_alike(sample) else None
             quickly = _quickly(node)
             if quickly is None:
@@ -93,10 +93,11 @@ def _are_alike(rows: Sequence[Any]) -> bool:
     return kinds <= {dict} or kinds <= {list} or kinds <= {int, float, str, bool}
 
 
-def _sample(items: Sequence[Buffer]) -> list[Any]:
+def _sample(node: Node) -> list[Any]:
     # Not at equal distances, which could agree with a period in the data; the seed makes it repeatable.
-    chosen = sorted(Random(len(items)).sample(range(len(items)), min(_SAMPLE, len(items))))
-    return [_DECODER.decode(items[index]) for index in chosen]
+    total = node.total()
+    chosen = sorted(Random(total).sample(range(total), min(_SAMPLE, total)))
+    return [_DECODER.decode(item) for item in node.picked(chosen)]
 
 
 # -- records of one shape, decoded into a struct made for them: no dictionaries, and nothing for the garbage

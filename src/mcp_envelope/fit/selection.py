@@ -70,8 +70,6 @@ def _words(value: Any, depth: int = 0) -> list[str]:
 
 def select(records: Records, items: Sequence[Buffer], words: Words) -> list[int] | None:
     """Return all indices, those to keep first; None if the beginning is as good as anything."""
-    if records.sampled:
-        return None
     notable = dict.fromkeys([*_bad(records), *_matching(items, words.values), *_extremes(records, words.all)])
     if not notable:
         return None

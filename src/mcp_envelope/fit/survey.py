@@ -62,8 +62,9 @@ class Survey:
         self._shown: dict[tuple[Any, ...], tuple[Mapping[str, Any], ...]] = {}
 
     def forget(self) -> None:
-        """Release what was decoded; it is decoded again if something else is to be found out."""
-        self._records.clear()
+        """Release what was looked at. If the payload is fitted once more, it is looked at again."""
+        for held in (self._records, self.roots, self._nodes, self._texts, self._lines):
+            held.clear()
 
     @cached_property
     def words(self) -> Words:
@@ -93,7 +94,11 @@ class Survey:
             from .selection import select
 
             records = self._records_of(path)
-            self._orders[path] = select(records, node.all_items(), self.words) if records else None
+            # A list of which only a sample is decoded keeps its beginning.
+            is_known = records is not None and not records.sampled
+            self._orders[path] = (
+                select(records, node.all_items(), self.words) if records and is_known else None
+            )
         return self._orders[path]
 
     def lines(self, path: str, text: bytes) -> Sequence[tuple[int, int]]:

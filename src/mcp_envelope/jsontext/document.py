@@ -10,7 +10,8 @@ can't handle (lone surrogates, ten thousand levels) goes to `errors`, which is s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -131,6 +132,18 @@ class Node:
             self._items = [*_open(OPEN_ARRAY, self.raw)]
             self._total = len(self._items)
         return self._items
+
+    def picked(self, indices: Sequence[int]) -> list[bytes]:
+        """Return a few items of an array, by ascending indices, without opening all others at once."""
+        if self._items is not None and len(self._items) == self._total:
+            return [bytes(self._items[index]) for index in indices]
+        found: list[bytes] = []
+        first = 0
+        for _, items in windows(self.raw) if is_dense(self.raw) else [(self.raw, self.all_items())]:
+            following = indices[len(found) : bisect_left(indices, first + len(items))]
+            found += [bytes(items[index - first]) for index in following]
+            first += len(items)
+        return found
 
     def total(self) -> int:
         """Return the number of an array's items or an object's members."""
