@@ -8,14 +8,13 @@ shortest contains no text from the tool, so that no long hint or warning can pus
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..codes import Problem
 from ..fit.documents import Cut
-from ..jsontext.document import encode, text_block
+from ..jsontext.document import encode, quoted, text_block
 from ..outcome import Outcome
 
 ENVELOPE_KEY: Final = "_envelope"
@@ -193,12 +192,6 @@ def respelled(handle: str | None) -> str:
 def last_items(first: int, total: int) -> str:
     """Return the note of a page that reaches the end of a list."""
     return f"Items {first} to {total - 1} of {total}." if first < total else "No items."
-
-
-def quoted(text: str) -> str:
-    """Return a text as a JSON string in which nothing is invisible, and nothing moves what surrounds it."""
-    shown = encode(text).decode()
-    return shown if shown.isprintable() else json.dumps(text)
 
 
 def _shown(path: str) -> str:

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Final
 
 from .columns import Records, csv_columns
-from .profile import Profile, profile
+from .profile import Profile, profile, visible
 
 _LOOKED_AT: Final = 4 << 20
 _MOST_ENTRIES: Final = 200
@@ -145,7 +145,7 @@ def _files(text: bytes) -> list[str]:
                 current = counts.setdefault(name.decode("utf-8", "replace"), [0, 0])
         elif current is not None:
             current[match[3] == b"-"] += 1
-    return [f"{name[-_SHOWN:]} +{added} -{removed}" for name, (added, removed) in counts.items()]
+    return [f"{visible(name[-_SHOWN:])} +{added} -{removed}" for name, (added, removed) in counts.items()]
 
 
 def _numbered(text: bytes, places: Sequence[re.Match[bytes]]) -> list[str]:
@@ -155,5 +155,5 @@ def _numbered(text: bytes, places: Sequence[re.Match[bytes]]) -> list[str]:
     for place in places:
         line += text.count(b"\n", at, place.start())
         at = place.start()
-        entries.append(f"{line}: {place[0].decode('utf-8', 'replace').strip()[:_SHOWN]}")
+        entries.append(f"{line}: {visible(place[0].decode('utf-8', 'replace').strip()[:_SHOWN])}")
     return entries

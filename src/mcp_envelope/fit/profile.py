@@ -10,7 +10,6 @@ line, because JSON would take more tokens; values in it that could be mistaken f
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -22,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..jsontext.document import encode
+from ..jsontext.document import encode, quoted
 from .columns import Records
 
 _MOST_FIELDS: Final = 60
@@ -35,7 +34,12 @@ _MORE: Final = 15
 _EXAMPLES: Final = 2
 _DETAILS: Final = 4
 _OBJECT: Final = "object"
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:$|[T ]\d\d:\d\d)")
+_LONGEST_NAME: Final = 200
+_DATE: Final = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d[\d:.,]*(?: ?(?:[A-Z]{1,4}|[+-][\d:]+))?)?", re.ASCII
+)
+# What our notices say.
+_OURS: Final = "envelope_"
 # A value that needs no quotes.
 _PLAIN: Final = re.compile(r"[\w+-][\w .@/+&'#-]*(?<! )")
 _DIGITS: Final = 12
@@ -98,7 +102,10 @@ def profile(records: Records, words: Collection[str] = ()) -> Profile:
     described.sort(key=lambda each: each[:2])
     fields = {name: facts for _, _, name, facts in described}
     lines = {
-        name: [_line(facts, labels, detail) for detail in range(_DETAILS)] for name, facts in fields.items()
+        name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…": [
+            _line(facts, labels, detail) for detail in range(_DETAILS)
+        ]
+        for name, facts in fields.items()
     }
     return Profile(records.total, records.sampled, fields, lines)
 
@@ -117,14 +124,14 @@ def _line(facts: Mapping[str, Any], labels: Sequence[Any] | None, detail: int) -
         said.append(f"lists of {facts['fewest']} to {facts['most']}")
         said += [f"{facts['items']} items"] if "items" in facts else []
     if "values" in facts and (detail or not said):
-        said += [f"{_told(value)}: {count}" for value, count in facts["values"].items()]
+        said += [f"{told(value)}: {count}" for value, count in facts["values"].items()]
     if "distinct" in facts and (detail or not said):
         said.append(f"{facts['distinct']} distinct")
     if detail and facts.get("top"):
         most = islice(facts["top"].items(), _MORE if detail == _DETAILS - 1 else _TOP)
-        said.append("most " + ", ".join(f"{_told(value)}: {count}" for value, count in most))
+        said.append("most " + ", ".join(f"{told(value)}: {count}" for value, count in most))
     if detail > 1 and "examples" in facts:
-        said.append("e.g. " + ", ".join(map(_told, facts["examples"])))
+        said.append("e.g. " + ", ".join(map(told, facts["examples"])))
     if "nulls" in facts:
         said.append(f"{facts['nulls']} null")
     return ", ".join(said or [facts["type"]])
@@ -132,7 +139,7 @@ def _line(facts: Mapping[str, Any], labels: Sequence[Any] | None, detail: int) -
 
 def _row(index: int, labels: Sequence[Any] | None) -> str:
     label = None if labels is None else labels[index]
-    return f" (row {index})" if label is None else f" (row {index} {_told(_shown(label))})"
+    return f" (row {index})" if label is None else f" (row {index} {told(_shown(label))})"
 
 
 def _usefulness(name: str, facts: Mapping[str, Any], words: Collection[str]) -> int:
@@ -159,9 +166,9 @@ def _describe(
             facts |= {"fewest": min(sizes), "most": max(sizes)}
             facts |= {} if is_sampled else {"items": sum(sizes)}
         return facts
-    if kinds == {str} and _DATE.match(values[0]) and len(set(map(len, values))) == 1:
+    if kinds == {str} and _DATE.fullmatch(values[0]) and len(set(map(len, values))) == 1:
         first, last = min(values), max(values)
-        if _DATE.match(first) and _DATE.match(last):
+        if _DATE.fullmatch(first) and _DATE.fullmatch(last):
             facts["type"] = "date"
             facts |= {"first": _shown(first), "last": _shown(last)}
     return facts | _distinct(len(values), counted)
@@ -189,13 +196,14 @@ def _numbers(
     least, most = ordered[0], ordered[-1]
     facts: dict[str, Any] = {"min": least, "max": most}
     middle = len(ordered) // 2
-    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
     try:
+        median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
         total = sum(values) if type(least) is int and type(most) is int else math.fsum(values)
         facts["mean"] = _rounded(total / len(values))
+        facts["median"] = _rounded(median)
     except OverflowError:
+        # Integers have more digits than a fraction can have.
         return facts
-    facts["median"] = _rounded(median)
     if not is_sampled:
         facts |= {"sum": _significant(total), "minAt": column.index(least), "maxAt": column.index(most)}
     if len(counted) <= _FEW and len(counted) < len(values):
@@ -239,8 +247,11 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
 
 
-def _told(text: str) -> str:
-    if _PLAIN.fullmatch(text):
-        return text
-    shown = encode(text).decode()
-    return shown if shown.isprintable() else json.dumps(text)
+def told(text: str) -> str:
+    """Return a text of the payload's as it may stand among our words: in quotes, unless it is plain."""
+    return text if _PLAIN.fullmatch(text) and _OURS not in text else quoted(text)
+
+
+def visible(text: str) -> str:
+    """The same of a longer text, such as a line or a name, which is plain if nothing in it is invisible."""
+    return text if text.isprintable() and _OURS not in text else quoted(text)

@@ -8,12 +8,11 @@ because the search for the largest room cuts the same lists many times.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from ..jsontext.document import Node, encode
+from ..jsontext.document import Node, encode, quoted
 from .tables import identifier, table_names
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ _TRIES: Final = 4
 # How many lists and texts are looked at.
 _MOST: Final = 8
 _MOST_SHOWN: Final = 4
+# Names of columns are the payload's.
+_LONGEST_EXAMPLE: Final = 300
 
 
 class Survey:
@@ -144,7 +145,7 @@ class Survey:
         table = self._tables.get(cut.path) if cut.kind == "items" else None
         if cut.path in self._texts:
             if not fields or len(self.blocks) != 1:
-                return f"grep={json.dumps(next(iter(self.words.values), 'error'), ensure_ascii=False)}"
+                return f"grep={quoted(next(iter(self.words.values), 'error'))}"
             table = table_names([cut.path])[0]
         if table is None:
             return ""
@@ -155,7 +156,7 @@ class Survey:
         else:
             what = "count(*)" if number is None else f"avg({identifier(number)})"
             asked = f"SELECT {what} FROM {identifier(table)}"
-        return f"sql={json.dumps(asked, ensure_ascii=False)}"
+        return f"sql={quoted(asked)}" if len(asked) <= _LONGEST_EXAMPLE else ""
 
     @cached_property
     def _tables(self) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ can't handle (lone surrogates, ten thousand levels) goes to `errors`, which is s
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -434,6 +435,12 @@ def _commas(chunk: bytes, first: bytes) -> Iterator[int]:
     if first in _SPACED_SEAMS:
         found = [match.start(1) for match in _SPACED_SEAMS[first].finditer(chunk)]
         yield from reversed(found[-_BOUNDARY_TRIES:])
+
+
+def quoted(text: str) -> str:
+    """Return a text as a JSON string in which nothing is invisible, and nothing moves what surrounds it."""
+    shown = json.dumps(text, ensure_ascii=False)
+    return shown if shown.isprintable() else json.dumps(text)
 
 
 def text_block(text: str) -> bytes:

@@ -18,12 +18,12 @@ from msgspec.structs import replace
 
 from ..budget import Budget
 from ..dialects import dialect
-from ..dialects.notice import READ_TOOL, quoted
+from ..dialects.notice import READ_TOOL
 from ..envelope import Sealed, make_plan, seal_plan
 from ..fit.blocks import shown
 from ..fit.images import ImageBudget
 from ..fit.pages import Page, Part, Shape
-from ..jsontext.document import encode
+from ..jsontext.document import encode, quoted
 from ..lanes import Profile
 from ..outcome import Failure, Outcome, OwnFailure, sendable
 from ..payload import Payload
