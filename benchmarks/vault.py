@@ -157,7 +157,7 @@ def _needle(store: Store, records: int) -> Table:
         sealed = read(keeper, {"handle": handle, **arguments}, budget=_PAGE)
         result = sealed.to_result()
         cuts = result.get("_meta", {}).get(META_KEY, {}).get("dropped", [])
-        return result["content"][0]["text"], cuts, sealed.report.used
+        return result["content"][-1]["text"], cuts, sealed.report.used
 
     # One walk from the beginning tells what it takes to get to any record by paging.
     ends: list[tuple[int, int, int]] = []
