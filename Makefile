@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap torture clean
+.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap torture mutants clean
 
 # npm packages that only the tests need.
 NODE := $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json
@@ -35,6 +35,11 @@ $(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/pip
 $(VENV)/bench: pyproject.toml constraints.txt | $(VENV)/dev
 	@echo "Installing what the benchmarks are compared with (about half a minute) ..."
 	@$(PIP) install -c constraints.txt -e '.[bench]'
+	@touch $@
+
+$(VENV)/mutants: pyproject.toml constraints.txt | $(VENV)/dev
+	@echo "Installing cosmic-ray (about ten seconds) ..."
+	@$(PIP) install -c constraints.txt -e '.[mutants]'
 	@touch $@
 
 $(VENV)/node/installed.json: tests/servers/node/package.json | $(VENV)/dev
@@ -111,6 +116,9 @@ fuzz: $(VENV)/dev  ## the property tests over new random examples (FUZZ_EXAMPLES
 
 torture: $(VENV)/dev  ## break what the proxy stands on, and count what survives (ARGS="--rounds 250 --proxies 200")
 	@$(BIN)/python -m scripts.torture $(ARGS)
+
+mutants: $(VENV)/mutants  ## change the code at random, and see whether the tests notice (ARGS="--module lanes --count 30")
+	@$(BIN)/python scripts/mutants.py $(ARGS)
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* dist
