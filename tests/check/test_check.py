@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_envelope.check.probe import made_up
+from mcp_envelope.check.probe import Called, Probe, made_up
+from mcp_envelope.check.score import scores
 
 from ..cli.harness import Outcome, Run, runner
 from ..ports import refusing_port
@@ -78,6 +79,17 @@ def test_the_same_behind_the_envelope(run: Run) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "is_error", "refusing"),
+    [("x\n" * 2500, False, "opencode"), ("no such row " * 1000, True, "claude-code")],
+)
+def test_lines_and_the_text_of_errors_have_limits_too(text: str, is_error: bool, refusing: str) -> None:
+    result = {"content": [{"type": "text", "text": text}], "isError": is_error}
+    found = {score.name: score for score in scores(Probe([], [Called({"name": "t"}, {}, result)], []))}
+    failing = {name for name, score in found.items() if name.startswith("fits") and not score.is_pass}
+    assert failing == {f"fits {refusing}"}
+
+
 def test_both_side_by_side(run: Run) -> None:
     outcome = run("--compare", "--arguments", "arguments.json", "--tools", "rows", "--", *SERVER)
     rows = {row[1]: row[2:] for row in (line.split("\t") for line in outcome.out.decode().splitlines())}
@@ -109,6 +121,7 @@ def test_a_real_server_in_every_format(run: Run, tmp_path: Path) -> None:
         (["--arguments", "broken.json", "--", *SERVER], 3, "expected arguments by tool"),
         (["--arguments", "missing.json", "--", *SERVER], 3, "cannot read missing.json"),
         (["--badge", "nowhere/x.svg", "--tools", "picture", "--", *SERVER], 3, "cannot write nowhere/x.svg"),
+        (["--compare", "--envelope", "--", *SERVER], 2, "without --envelope"),
         (["--format", "xml", "--", *SERVER], 2, "'xml' is not one of table"),
     ],
 )

@@ -7,7 +7,7 @@ client shows its model, against the limits that `clients.toml` has for it. Nothi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -103,12 +103,11 @@ def _each(
     title: str,
     calls: Sequence[Called],
     passes: Callable[[Called], bool | None],
-    counts: bool = True,
 ) -> Score:
     """Count the calls that pass; None leaves a call out."""
     judged = [(call, good) for call in calls if (good := passes(call)) is not None]
     failing = [_label(call) for call, good in judged if not good]
-    return Score(name, title, len(judged) - len(failing), len(judged), failing[:_EXAMPLES], counts)
+    return Score(name, title, len(judged) - len(failing), len(judged), failing[:_EXAMPLES])
 
 
 def _label(call: Called) -> str:
@@ -119,8 +118,9 @@ def _label(call: Called) -> str:
 # -- what a model sees --------------------------------------------------------------------------------------
 
 
-def _blocks(call: Called) -> list[bytes]:
-    return [encode(block) for block in (call.result or {}).get("content", ())]
+def _blocks(call: Called, with_images: bool = True) -> list[bytes]:
+    blocks = (call.result or {}).get("content", ())
+    return [encode(block) for block in blocks if with_images or block.get("type") != "image"]
 
 
 def _structure(call: Called) -> bytes | None:
@@ -130,10 +130,7 @@ def _structure(call: Called) -> bytes | None:
 
 def seen(call: Called, by: Client) -> bytes:
     """Return what the client shows its model, without the images."""
-    blocks = [
-        encode(block) for block in (call.result or {}).get("content", ()) if block.get("type") != "image"
-    ]
-    structure, text = _structure(call), shown(blocks)
+    structure, text = _structure(call), shown(_blocks(call, with_images=False))
     if by.lane == "both" and structure is not None:
         return text + structure
     return text if structure is None or by.lane == "content" else structure
@@ -142,7 +139,13 @@ def seen(call: Called, by: Client) -> bytes:
 def _budget(of: Client) -> Budget:
     limit = of.tokens or of.max_bytes or DEFAULT_TOKENS
     meter = "bytes" if of.tokens is None and of.max_bytes is not None else "estimate"
-    return Budget(limit, meter_named(meter))
+    return Budget(limit, meter_named(meter), caps=of.caps)
+
+
+def _is_within(call: Called, by: Client) -> bool:
+    budget = _budget(by)
+    is_error = (call.result or {}).get("isError")
+    return (budget.for_errors if is_error else budget).holds(seen(call, by))
 
 
 def _tokens(call: Called) -> int:
@@ -155,7 +158,7 @@ def _fits(by: Client, calls: Sequence[Called]) -> Score:
         f"fits {by.name}",
         f"results fit what {by.name} takes",
         calls,
-        lambda call: budget.holds(seen(call, by)),
+        lambda call: _is_within(call, by),
     )
     return score._replace(note=f"{budget.limit:,} {budget.unit}")
 
@@ -172,25 +175,19 @@ def _is_valid(call: Called) -> bool | None:
 def _pictures(calls: Sequence[Called]) -> Score:
     """Count the images that a client of each kind would show."""
     most = min(known.image_bytes for name in CLIENTS if (known := client(name)).image_bytes is not None)
-    images = [(call, block) for call in calls for block in _images(call)]
+    images = [
+        (call, block)
+        for call in calls
+        for block in (call.result or {}).get("content", ())
+        if block.get("type") == "image"
+    ]
     failing = [
         _label(call)
-        for call, block in images
-        if len(block["data"]) > most or dimensions(encode(block["data"])) is None
+        for call, image in images
+        if len(image["data"]) > most or dimensions(encode(image["data"])) is None
     ]
-    return Score(
-        "pictures",
-        "images are of a size that clients show",
-        len(images) - len(failing),
-        len(images),
-        failing[:_EXAMPLES],
-    )
-
-
-def _images(call: Called) -> Iterator[Mapping[str, Any]]:
-    for block in (call.result or {}).get("content", ()):
-        if block.get("type") == "image":
-            yield block
+    passed, title = len(images) - len(failing), "images are of a size that clients show"
+    return Score("pictures", title, passed, len(images), failing[:_EXAMPLES])
 
 
 def _notice(call: Called) -> Mapping[str, Any] | None:
@@ -202,8 +199,7 @@ def _is_reachable(call: Called) -> bool | None:
     """A result that was cut must be readable; one that some client will cut or drop has nothing left to read."""
     if _notice(call) is not None:
         return bool(call.is_readable)
-    fits = all(_budget(known).holds(seen(call, known)) for known in map(client, CLIENTS))
-    return None if fits else False
+    return None if all(_is_within(call, known) for known in map(client, CLIENTS)) else False
 
 
 def _is_noted(call: Called) -> bool | None:

@@ -58,8 +58,8 @@ def run(arguments: list[str]) -> int:
         )
     if find_spec("mcp") is None:
         raise Misuse("check needs an extra: pip install 'mcp-envelope[sdk]'")
-    if options.compare and options.format != "table":
-        raise Misuse("--compare goes with --format table")
+    if options.compare and (options.envelope or options.format != "table"):
+        raise Misuse("--compare goes with --format table, and without --envelope")
     given = _arguments(options.arguments)
     target = options.url or command
     from ..check import report, score
@@ -67,26 +67,21 @@ def run(arguments: list[str]) -> int:
     found = _probe(_proxied(target) if options.envelope else target, options, given)
     results = score.scores(found, _as_clients(target, options, given) if options.envelope else {})
     advice = score.suggestions(results, found.calls)
-    name = options.url or proxy.short_name(command)
     if options.badge:
         _write(options.badge, report.as_badge(results))
-    if options.format == "table":
+    if options.format == "json":
+        made = msgspec.json.encode(report.as_json(results, advice, found.left))
+        text = msgspec.json.format(made).decode() + "\n"
+    elif options.format == "markdown":
+        text = report.as_markdown(results, advice)
+    elif options.format == "junit":
+        text = report.as_junit(results, options.url or proxy.short_name(command))
+    else:
         behind = None
         if options.compare:
             as_clients = _as_clients(target, options, given)
             behind = score.scores(_probe(_proxied(target), options, given), as_clients)
         text = _table(results, behind)
-    elif options.format == "json":
-        text = (
-            msgspec.json.format(msgspec.json.encode(report.as_json(results, advice, found.left))).decode()
-            + "\n"
-        )
-    else:
-        text = (
-            report.as_markdown(results, advice)
-            if options.format == "markdown"
-            else report.as_junit(results, name)
-        )
     if options.output:
         _write(options.output, text)
     else:
@@ -136,28 +131,18 @@ def _progress(done: int, total: int, tool: str) -> None:
     if sys.stderr is None or not sys.stderr.isatty():
         return
     bar = "█" * (20 * done // max(total, 1))
-    shown = (
-        f"\r{bar:░<20} {done} of {total}  {console.printable(tool)[:40]:<40}" if tool else f"\r{' ' * 80}\r"
-    )
-    sys.stderr.write(shown)
+    now = f"{bar:░<20} {done} of {total}  {console.printable(tool)[:40]:<40}" if tool else f"{' ' * 80}\r"
+    sys.stderr.write(f"\r{now}")
     sys.stderr.flush()
 
 
 def _table(results: Sequence[Score], behind: Sequence[Score] | None) -> str:
     from ..check.report import figure
 
-    rows = [
-        ["", "check", "passed" if behind is None else "bare", *([] if behind is None else ["behind"]), ""]
-    ]
+    rows = [["", "check", *(["passed"] if behind is None else ["bare", "behind"]), ""]]
     for at, score in enumerate(results):
-        other = [] if behind is None else [_marked(behind[at])]
-        row = [
-            _mark(score),
-            score.title,
-            figure(score) if behind is None else _marked(score),
-            *other,
-            score.note,
-        ]
+        figures = [figure(score)] if behind is None else [_marked(score), _marked(behind[at])]
+        row = [_mark(score), score.title, *figures, score.note]
         rows.append(row)
         rows += [["", f"  {console.printable(each)}", *[""] * (len(row) - 2)] for each in _told(score)]
     if not console.is_terminal():
@@ -223,15 +208,11 @@ def _seconds(text: str) -> float:
     return float(console.positive_number(text))
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def make_parser() -> Parser:
     parser = Parser("check", "[options] (--url URL | -- COMMAND ...)", _DESCRIPTION, _EPILOG)
     add = parser.options()
     add("--url URL", "the server's address")
-    add("--tools NAMES", "call only these, separated by commas", _names, default=[])
+    add("--tools NAMES", "call only these, separated by commas", console.names, default=[])
     add("--all", "call all tools, also those that are not marked read-only")
     add("--arguments FILE", "a JSON file with the arguments of calls, by tool")
     add("--envelope", "put the proxy in front of the server first")

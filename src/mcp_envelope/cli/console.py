@@ -190,6 +190,11 @@ def plain_text(text: str) -> str:
     return text
 
 
+def names(text: str) -> list[str]:
+    """Names that are separated by commas."""
+    return [name.strip() for name in plain_text(text).split(",") if name.strip()]
+
+
 # -- messages for people ------------------------------------------------------------------------------------
 
 
@@ -253,6 +258,10 @@ def _quoted(word: str) -> str:
         for char in word
     )
     return f"$'{escaped}'"
+
+
+def counted(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def human_size(size: float) -> str:

@@ -108,7 +108,7 @@ def _clients() -> Iterator[Finding]:
             wrapped = sum(server_entry.proxied(server) is not None for server in servers)
             remote = sum(map(server_entry.is_remote, servers))
             bare = len(servers) - wrapped - remote
-            text = f"{path}: {_many(len(servers), 'server')}, {wrapped} wrapped"
+            text = f"{path}: {console.counted(len(servers), 'server')}, {wrapped} wrapped"
             if remote:
                 text += f", {remote} remote"
             if bare:
@@ -150,7 +150,9 @@ def _vault(options: argparse.Namespace) -> Iterator[Finding]:
             stats = vault.store.stats()
             size, cap = console.human_size(stats.stored), console.human_size(stats.cap)
             place = settings.without_password(stats.place)
-            yield Finding("fine", "vault", f"{place}: {_many(stats.entries, 'result')}, {size} of {cap}")
+            yield Finding(
+                "fine", "vault", f"{place}: {console.counted(stats.entries, 'result')}, {size} of {cap}"
+            )
     except (StoreError, Misuse) as error:
         yield Finding("wrong", "vault", str(error))
 
@@ -167,16 +169,12 @@ def _ledger() -> Iterator[Finding]:
         for observed in (False, True):
             for total in ledger.totals("client", observed=observed):
                 would = "would have been cut" if observed else "cut"
-                shares = f"{total.cut:,} of {_many(total.calls, 'result')} {would}"
+                shares = f"{total.cut:,} of {console.counted(total.calls, 'result')} {would}"
                 yield Finding("fine", "ledger", f"{total.group or 'unnamed clients'}: {shares}")
     except StoreError as error:
         yield Finding("wrong", "ledger", str(error))
     finally:
         ledger.close()
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def make_parser() -> Parser:

@@ -144,10 +144,10 @@ class _Run:
             return "no Python files found"
         found = sum(len(file.findings) for file in self._files)
         fixable = sum(finding.fixable for file in self._files for finding in file.findings)
-        checked = _count(sum(file.problem is None for file in self._files), "file")
+        checked = console.counted(sum(file.problem is None for file in self._files), "file")
         if self._options.fix:
             return f"{checked}, {self._fixed} fixed, {found} left"
-        words = f"{checked}, {_count(found, 'finding') if found else 'nothing found'}"
+        words = f"{checked}, {console.counted(found, 'finding') if found else 'nothing found'}"
         return f"{words}, {fixable} of them fixable with --fix" if fixable else words
 
 
@@ -159,10 +159,6 @@ def _difference(name: str, before: bytes, after: bytes, encoding: str) -> list[s
 
     found = unified_diff(lines(before), lines(after), name, name)
     return [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in found]
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _list() -> str:
@@ -190,8 +186,7 @@ def _rule(text: str) -> LintRule:
 
 def _prefixes(text: str) -> list[str]:
     by_name = {rule.name: rule.id for rule in RULES.values()}
-    given = [name.strip() for name in text.split(",") if name.strip()]
-    names = [by_name.get(name.lower(), name.upper()) for name in given]
+    names = [by_name.get(name.lower(), name.upper()) for name in console.names(text)]
     for name in names:
         if not any(rule.startswith(name) for rule in RULES):
             raise argparse.ArgumentTypeError(f"there is no rule {name!r}{did_you_mean(name, RULES)}")

@@ -239,9 +239,8 @@ class _Observed:
         self._unit = call.unit
 
     def summary(self) -> str:
-        calls = f"{self._calls:,} call{'' if self._calls == 1 else 's'}"
         return (
-            f"observed {calls}, {self._cut:,} of them over the budget: "
+            f"observed {console.counted(self._calls, 'call')}, {self._cut:,} of them over the budget: "
             f"{self._before - self._after:,} of {self._before:,} {self._unit} would have been saved"
         )
 

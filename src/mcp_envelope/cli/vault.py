@@ -152,7 +152,8 @@ def _purge(vault: Vault, options: argparse.Namespace) -> None:
     before: Stats | None = None
     try:
         before = vault.store.stats()
-        question = f"Delete {_many(before.entries)} ({console.human_size(before.size)}) at {place}?"
+        many = console.counted(before.entries, "result")
+        question = f"Delete {many} ({console.human_size(before.size)}) at {place}?"
     except (DamagedFile, DiskTrouble) as error:
         if options.expired:
             raise
@@ -173,7 +174,7 @@ def _purge(vault: Vault, options: argparse.Namespace) -> None:
     if not settings.missing_file(vault):
         after = vault.store.stats()
         count, size = max(count - after.entries, 0), max(size - after.size, 0)
-    console.say("done", f"deleted: {_many(count)}, {console.human_size(size)}")
+    console.say("done", f"deleted: {console.counted(count, 'result')}, {console.human_size(size)}")
 
 
 def _purge_one(vault: Vault, options: argparse.Namespace) -> None:
@@ -185,7 +186,9 @@ def _purge_one(vault: Vault, options: argparse.Namespace) -> None:
     question = f"Delete {options.handle} ({console.human_size(size)}) at {vault.store.place}?"
     if _confirmed(question, options):
         count = sum([vault.store.delete(entry.key) for entry in found])
-        console.say("done", f"deleted: {_many(count)}, {console.human_size(size if count else 0)}")
+        console.say(
+            "done", f"deleted: {console.counted(count, 'result')}, {console.human_size(size if count else 0)}"
+        )
 
 
 def _confirmed(question: str, options: argparse.Namespace) -> bool:
@@ -197,10 +200,6 @@ def _confirmed(question: str, options: argparse.Namespace) -> bool:
         return True
     console.say("note", "nothing was deleted")
     return False
-
-
-def _many(count: int) -> str:
-    return f"{count:,} result{'' if count == 1 else 's'}"
 
 
 def make_parser() -> Parser:

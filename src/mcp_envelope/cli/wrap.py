@@ -286,15 +286,11 @@ def shared_parser(command: str, description: str, epilog: str) -> Parser:
     parser.add_argument("target", nargs="?", metavar="CLIENT|FILE", type=console.plain_text, help=target)
     add = parser.options()
     add("--scope SCOPE", "the client's file: project or user", console.one_of(SCOPES))
-    add("--servers NAMES", "only these, separated by commas", _names, default=[])
-    add("--except NAMES", "all but these", _names, default=[], dest="leave")
+    add("--servers NAMES", "only these, separated by commas", console.names, default=[])
+    add("--except NAMES", "all but these", console.names, default=[], dest="leave")
     add("--dry-run", "show the change and write nothing")
     add("--yes", "write without asking")
     return parser
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in console.plain_text(text).split(",") if name.strip()]
 
 
 def make_parser() -> Parser:
