@@ -194,24 +194,11 @@ def make_plan(
     if profile not in PROFILES:
         raise ValueError(f"profile is one of {', '.join(PROFILES)}; got {profile!r}")
     if policy is not None:
-        outcome = replace(
-            outcome,
-            hint=outcome.hint or policy.hint or None,
-            hints=policy.hints,
-            warnings=(*outcome.warnings, *policy.warnings),
-            tool_version=policy.tool_version,
-            tier=policy.tier,
-            capabilities=policy.capabilities or None,
-            workspace=policy.workspace,
-        )
-        if policy.reply:
-            from .statement import read_statement  # hardly anybody needs it
-
-            outcome = read_statement(policy.reply).add_to(outcome)
+        outcome = _configured(outcome, policy)
     if statement is not None:
         outcome = statement.add_to(outcome)
     if budget.warning:
-        outcome = replace(outcome, warnings=(*outcome.warnings, budget.warning))
+        outcome = outcome.warned(budget.warning)
     outcome, data = read_outcome(value, outcome, remarks or current_remarks(), arguments)
     payload = Payload() if data is UNSET else read_payload(data, read_as)
     if statement is not None and data is value and (statement.error or not statement.found):
@@ -256,15 +243,14 @@ def make_plan(
             from . import redaction  # its rules take a while to compile, and a plain `seal` needs none
 
             using = redaction.redactor(policy.redact, tuple(policy.redact_patterns.items()))
-            if masking is None:
-                masking = redaction.Masking()
+            masking = masking or redaction.Masking()
             if not is_masked:
                 payload = redaction.redact_payload(payload, using, masking)
             if masking.found and schema is not None and not _conforms(payload, schema, wrap):
                 outcome = replace(outcome, error=redaction.REDACTED)
             outcome = redaction.redact_outcome(outcome, using, masking)
             if masking.found:
-                outcome = replace(outcome, warnings=(*outcome.warnings, masking.notice()))
+                outcome = outcome.warned(masking.notice())
     return Plan(
         payload=payload,
         budget=budget,
@@ -280,6 +266,25 @@ def make_plan(
         redacted=masking.found if masking is not None else {},
         shares=shares,
     )
+
+
+def _configured(outcome: Outcome, policy: Policy) -> Outcome:
+    """Return the outcome with what the settings say for every result."""
+    outcome = replace(
+        outcome,
+        hint=outcome.hint or policy.hint or None,
+        hints=policy.hints,
+        warnings=(*outcome.warnings, *policy.warnings),
+        tool_version=policy.tool_version,
+        tier=policy.tier,
+        capabilities=policy.capabilities or None,
+        workspace=policy.workspace,
+    )
+    if not policy.reply:
+        return outcome
+    from .statement import read_statement  # hardly anybody needs it
+
+    return read_statement(policy.reply).add_to(outcome)
 
 
 def _opened(payload: Payload, schema: Schema | None) -> Payload:

@@ -285,6 +285,14 @@ def test_a_mistake_says_which_columns_there_are(vault: Vault, text: str, says: s
     )
 
 
+def test_what_a_mistake_lists_can_be_used_as_it_is_written(vault: Vault) -> None:
+    handle = keep(vault, {"index": [{"default": 1, "größe": 2}]})
+    with pytest.raises(BadQuery) as error:
+        ask(vault, handle, "SELECT nothing FROM 'index'")
+    assert error.value.hint == 'Tables: "index"("default", "größe")'
+    assert ask(vault, handle, 'SELECT "default" FROM "index"') == [{"default": 1}]
+
+
 def test_names_that_the_question_makes_itself_may_be_quoted(vault: Vault) -> None:
     asked = 'WITH "by state" AS (SELECT state, count(*) "how many" FROM tickets GROUP BY 1) '
     asked += 'SELECT max("how many") AS "most" FROM "by state" "b" ORDER BY "most"'

@@ -28,6 +28,7 @@ import msgspec
 import re2  # type: ignore[import-untyped]
 
 from ..fit.columns import Columns, unique
+from ..fit.tables import identifier
 from .limits import BadQuery, SearchLimits, TooCostly, printable
 from .tables import Table, tables_in
 from .vault import Stored, Vault
@@ -487,9 +488,9 @@ class _Question:
         shown: list[str] = []
         for prefix, database in self._databases.items():
             for name in database.known():
-                columns = [_shown(column) for column in database.columns(name)]
+                columns = [*map(identifier, database.columns(name))]
                 more = ", …" if len(columns) > _NAMED_COLUMNS else ""
-                table = f"{prefix}.{_shown(name)}" if prefix else _shown(name)
+                table = f"{prefix}.{identifier(name)}" if prefix else identifier(name)
                 shown.append(f"{table}({', '.join(columns[:_NAMED_COLUMNS])}{more})")
         return f"Tables: {'; '.join(shown)}" if shown else "There are no tables in this result."
 
@@ -557,11 +558,6 @@ def _is_boolean(token: str) -> bool:
 
 def _bare(token: str) -> str:
     return token[1:-1].replace('""', '"') if token.startswith('"') else token
-
-
-def _shown(name: str) -> str:
-    plain = re.fullmatch(r"[A-Za-z_]\w*", name) and name.lower() not in _KEYWORDS
-    return name if plain else _quoted(name)
 
 
 # -- what SQLite lacks ----------------------------------------------------------------------------------------
