@@ -31,11 +31,11 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = "src/mcp_envelope"
 # The nearest tests of each module, quick ones first.
 NEAREST: Final = {
-    "lanes": "dialects/test_budgets.py test_outcome.py test_budget.py test_envelope.py",
+    "lanes": "test_lanes.py dialects/test_budgets.py test_outcome.py test_envelope.py",
     "payload": "test_payload.py test_outcome.py dialects/test_recognition.py test_envelope.py",
     "fit/documents": "fit/test_documents.py fit/test_selection.py dialects/test_budgets.py test_envelope.py",
-    "fit/blocks": "test_outcome.py test_payload.py dialects test_budget.py",
-    "fit/pages": "vault/test_pages.py vault/test_pages_in_dialects.py",
+    "fit/blocks": "fit/test_blocks.py test_outcome.py test_payload.py dialects/test_attachments.py dialects/test_budgets.py",
+    "fit/pages": "fit/test_pages.py vault/test_pages.py vault/test_pages_in_dialects.py",
     "fit/selection": "fit/test_selection.py",
     "fit/survey": "fit/test_selection.py fit/test_survey.py",
     "dialects/native": "dialects/test_golden.py dialects/test_recognition.py dialects/test_budgets.py "
@@ -114,7 +114,7 @@ def tested(tree: Path, module: str, count: int, seed: int) -> tuple[int, int]:
     started = time.monotonic()
     if not passes(tree, tests):
         sys.exit(f"{module}: its tests fail without any change: {tests}")
-    timeout = 20 + 3 * (time.monotonic() - started)
+    timeout = 5 + 2 * (time.monotonic() - started)
     code = path.read_text()
     killed = tried = 0
     for mutated, _ in zip(mutants(code, random.Random(f"{module} {seed}")), range(count), strict=False):

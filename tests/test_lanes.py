@@ -1,0 +1,87 @@
+"""The search for the fullest lane, over lanes whose size is known for every room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mcp_envelope.budget import Budget
+from mcp_envelope.fit.documents import Cut
+from mcp_envelope.lanes import Lane, first_that_fits, largest_room
+
+BUDGET = Budget.of(max_bytes=10_000)
+
+
+def searched(
+    size_at: Callable[[int], int | None], limit: int, guess: int, most: int, step: int = 0
+) -> tuple[Lane | None, list[int]]:
+    """Return what the search finds, and the rooms that it tried."""
+    tried: list[int] = []
+
+    def attempt(room: int) -> Lane | None:
+        tried.append(room)
+        size = size_at(room)
+        if size is None:
+            return None
+        kept = size // step if step else size
+        cuts = (Cut("/rows", "items" if step else "characters", kept, most, kept),)
+        return Lane(b"x" * size, cuts, BUDGET)
+
+    return largest_room(attempt, limit, guess, most), tried
+
+
+@pytest.mark.parametrize("guess", [1, 500, 3000, 9_999, 40_000])
+@pytest.mark.parametrize(("limit", "rate"), [(1000, 3), (8000, 1), (5000, 2), (700, 7)])
+def test_a_straight_line_is_followed_to_the_limit(guess: int, limit: int, rate: int) -> None:
+    lane, tried = searched(lambda room: -(-room // rate), limit, guess, 50_000)
+    assert lane is not None
+    assert limit * 0.998 <= lane.used <= limit
+    assert len(tried) <= (8 if guess == 1 else 5)
+    assert len(set(tried)) == len(tried)
+
+
+def test_a_lane_that_uses_the_limit_is_not_improved_upon() -> None:
+    assert searched(lambda room: room, 1000, 1000, 50_000)[1] == [1000]
+    assert searched(lambda room: room, 1000, 998, 50_000)[1] == [998]
+    # The whole payload is the most that there is.
+    assert searched(lambda room: room, 1000, 5000, 600)[1] == [600]
+
+
+def test_the_limit_itself_is_allowed_and_nothing_beyond_it() -> None:
+    # Steps of 100 bytes: only a whole number of them can be used.
+    for limit, used in [(1000, 1000), (999, 900), (1001, 1000)]:
+        lane, _ = searched(lambda room: room // 100 * 100, limit, 300, 50_000)
+        assert lane is not None
+        assert lane.used == used
+
+
+def test_rooms_that_cannot_be_made_lie_below_the_others() -> None:
+    lane, tried = searched(lambda room: None if room < 700 else room, 1000, 1, 5000)
+    assert lane is not None
+    # After eight tries, two per cent will do.
+    assert 980 <= lane.used <= 1000
+    assert len(tried) <= 13
+    assert searched(lambda _: None, 1000, 10, 5000)[0] is None
+    assert searched(lambda room: 1001 + room, 1000, 10, 5000)[0] is None
+
+
+def test_items_that_are_neighbours_end_the_search() -> None:
+    """Between n and n + 1 whole items there is nothing to be found."""
+    lane, tried = searched(lambda room: room // 400 * 400, 1000, 1100, 50_000, step=400)
+    assert lane is not None
+    assert lane.used == 800
+    assert len(tried) <= 3
+
+
+def test_the_longest_notice_that_fits_is_taken() -> None:
+    def finish(length: int) -> Lane:
+        return Lane(b"x" * (900 - 300 * length), (), BUDGET)
+
+    assert [first_that_fits(finish, limit).used for limit in (900, 899, 600, 599, 299)] == [
+        900,
+        600,
+        600,
+        300,
+        300,
+    ]
