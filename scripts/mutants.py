@@ -34,7 +34,7 @@ NEAREST: Final = {
     "lanes": "test_lanes.py dialects/test_budgets.py test_outcome.py test_envelope.py",
     "payload": "test_payload.py test_outcome.py dialects/test_recognition.py test_envelope.py",
     "fit/documents": "fit/test_documents.py fit/test_selection.py dialects/test_budgets.py test_envelope.py",
-    "fit/blocks": "fit/test_blocks.py test_outcome.py test_payload.py dialects/test_attachments.py dialects/test_budgets.py",
+    "fit/blocks": "fit/test_blocks.py test_outcome.py dialects/test_attachments.py dialects/test_budgets.py",
     "fit/pages": "fit/test_pages.py vault/test_pages.py vault/test_pages_in_dialects.py",
     "fit/selection": "fit/test_selection.py",
     "fit/survey": "fit/test_selection.py fit/test_survey.py",

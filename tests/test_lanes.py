@@ -74,6 +74,15 @@ def test_items_that_are_neighbours_end_the_search() -> None:
     assert len(tried) <= 3
 
 
+def test_lanes_with_other_cuts_are_no_neighbours() -> None:
+    def attempt(room: int) -> Lane:
+        return Lane(b"x" * room, (Cut("/a" if room <= 900 else "/b", "items", 1, 9, 1),), BUDGET)
+
+    lane = largest_room(attempt, 1000, 500, 5000)
+    assert lane is not None
+    assert 998 <= lane.used <= 1000
+
+
 def test_the_longest_notice_that_fits_is_taken() -> None:
     def finish(length: int) -> Lane:
         return Lane(b"x" * (900 - 300 * length), (), BUDGET)

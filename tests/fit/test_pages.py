@@ -67,6 +67,14 @@ def test_an_item_that_is_too_large_for_a_page_is_cut_to_it(room: int, name: str)
     assert (inside.path, inside.total) == (f"/a/{name or 0}", 1000)
 
 
+@pytest.mark.parametrize("room", range(60, 70))
+def test_the_key_of_a_cut_member_takes_part_of_the_room(room: int) -> None:
+    part = Part("key", encode([1] * 200), encode("key"))
+    fitted = Page("", "object", 0, 1, parts=[part]).fit(room)
+    assert fitted is not None
+    assert len(fitted.text or b"") in (room - 1, room)
+
+
 def test_an_item_that_cannot_be_cut_is_left_out() -> None:
     page = Page("", "array", 0, 1, parts=[Part("0", b"1" * 500)])
     for room in (2, 100, 501):
