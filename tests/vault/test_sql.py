@@ -130,6 +130,9 @@ def test_tables_in_all_places(vault: Vault) -> None:
     blocks = [{"type": "text", "text": text} for text in texts]
     assert names(read_payload(blocks, "blocks")) == {"data": "n"}
     assert names("first\nsecond") == {"lines": "n,text"}
+    text = {"type": "text", "text": "first\nsecond"}
+    assert names(read_payload([text], "blocks")) == {"lines": "n,text"}
+    assert names(read_payload([text, text], "blocks")) == {"lines": "n,text"}
     assert names("name,size\na,1\nb,2\nc,3\n") == {"data": "name,size"}
 
 

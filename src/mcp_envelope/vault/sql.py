@@ -467,7 +467,7 @@ class _Question:
         for token in quoted:
             name = _bare(token[0])
             if name.lower() not in known:
-                what = f"nothing is called {printable(name)[:60]!r}, and texts take single quotes"
+                what = f"nothing is called {printable(name)[:60]!r}, and a string goes in single quotes"
                 raise BadQuery(what, text, token.start(), hint=self._there())
 
     def _explained(self, error: BaseException, text: str) -> BadQuery | TooCostly:

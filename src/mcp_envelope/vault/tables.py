@@ -163,7 +163,10 @@ def _text(values: list[StoredValue]) -> Table:
 
 
 def _named(found: Sequence[Table]) -> dict[str, Table]:
-    names = table_names([table.path for table in found], [table.kind == "lines" for table in found])
+    are_lines = [table.kind == "lines" for table in found]
+    # What models are told: a text has the table `lines`, also inside a content block.
+    paths = ["" if lines else table.path for table, lines in zip(found, are_lines, strict=True)]
+    names = table_names(paths, are_lines)
     return {name: msgspec.structs.replace(table, name=name) for name, table in zip(names, found, strict=True)}
 
 
