@@ -73,7 +73,7 @@ def test_lines_are_compared_as_they_are_and_shown_masked() -> None:
     lines = list(
         unified(Side.of("a\r\nold\r\n", "a\r\n***\r\n"), Side.of("a\r\nnew\r\n", "a\r\n***\r\n"), "f")
     )
-    assert lines[3:] == [" a", "-***", "+***", " "]
+    assert lines[3:] == [" a", "-***", "+***"]
 
 
 def test_one_line_that_is_alike_is_not_enough() -> None:

@@ -39,6 +39,9 @@ def unified(old: Side, new: Side, name: str) -> Iterator[str]:
     """The lines of the diff; none if there is no change."""
     if old.lines != new.lines:
         yield from (f"--- {name}", f"+++ {name}")
+        if old.lines[-1] == new.lines[-1] == "":
+            # The last line ends with a line break; no empty one follows it.
+            old, new = (Side(side.lines[:-1], side.shown[:-1]) for side in (old, new))
     for hunk in SequenceMatcher(None, old.lines, new.lines).get_grouped_opcodes():
         (_, start, _, new_start, _), (_, _, end, _, new_end) = hunk[0], hunk[-1]
         yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@"
