@@ -50,7 +50,9 @@ def test_clients_wrapped_or_not(run: Run, tmp_path: Path) -> None:
     assert outcome.code == 1
     [(state, text)] = told(outcome, "claude-code")
     assert state == "note"
-    assert text.endswith("3 servers, 1 wrapped, 1 remote; 1 not: mcp-envelope wrap claude-code")
+    assert text.endswith(
+        "3 servers, 1 wrapped, 1 remote, 1 not wrapped; to wrap: mcp-envelope wrap claude-code"
+    )
     [(state, text)] = told(outcome, "cursor")
     assert state == "wrong"
     assert "line 1" in text
@@ -84,6 +86,9 @@ def test_a_vault_that_works_and_one_that_does_not(run: Run, tmp_path: Path) -> N
 
 def test_what_was_cut_for_whom(run: Run, tmp_path: Path) -> None:
     ledger = Ledger()
+    assert ledger.totals() == []  # which creates the file
+    [(state, text)] = told(run(), "ledger")
+    assert (state, text.partition(": ")[2]) == ("note", "no calls were recorded yet")
     for client, cuts in (("claude-code", 1), ("claude-code", 0), ("codex-mcp-client", 0)):
         ledger.record(LedgerEntry(at=time.time(), tool="t", client=client, cuts=cuts, before=900, after=90))
     ledger.close()

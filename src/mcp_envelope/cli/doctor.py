@@ -112,10 +112,10 @@ def _clients() -> Iterator[Finding]:
             if remote:
                 text += f", {remote} remote"
             if bare:
-                text += f"; {bare} not: {console.command('mcp-envelope', 'wrap', client)}"
+                text += f", {bare} not wrapped; to wrap: {console.command('mcp-envelope', 'wrap', client)}"
             yield Finding("note" if bare else "fine", client, text)
     if not found:
-        yield Finding("note", "clients", f"no configuration found of {', '.join(CLIENTS)}")
+        yield Finding("note", "clients", f"no configuration found for {', '.join(CLIENTS)}")
 
 
 def _settings(options: argparse.Namespace) -> Iterator[Finding]:
@@ -163,11 +163,12 @@ def _ledger() -> Iterator[Finding]:
 
     ledger = Ledger()
     try:
-        if not os.path.exists(ledger.place):
+        exists = os.path.exists(ledger.place)
+        found = {would: ledger.totals("client", observed=would) if exists else () for would in (False, True)}
+        if not any(found.values()):
             yield Finding("note", "ledger", f"{ledger.place}: no calls were recorded yet")
-            return
-        for observed in (False, True):
-            for total in ledger.totals("client", observed=observed):
+        for observed, totals in found.items():
+            for total in totals:
                 would = "would have been cut" if observed else "cut"
                 shares = f"{total.cut:,} of {console.counted(total.calls, 'result')} {would}"
                 yield Finding("fine", "ledger", f"{total.group or 'unnamed clients'}: {shares}")
