@@ -107,14 +107,14 @@ def test_a_real_server_in_every_format(run: Run, tmp_path: Path) -> None:
     assert "| ✅ | no secret is shown |" in markdown
     assert run("--format", "junit", "--output", "check.xml", "--", *command).out == b""
     suite = ET.parse(tmp_path / "check.xml").getroot()
-    assert (suite.get("failures"), suite.get("name")) == ("0", "index.js")
+    assert (suite.get("failures"), suite.get("name")) == ("0", "server-everything")
     assert len(suite) == int(suite.get("tests") or 0) > 8
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["--", "no-such-program"], 1, "the server cannot be used: "),
+        (["--", "no-such-program"], 1, "used: cannot start 'no-such-program': no such file or directory\n"),
         ([], 2, "name one server"),
         (["--url", "http://x", "--", "y"], 2, "name one server"),
         (["--tools", "rosw", "--", *SERVER], 2, "no tool 'rosw', did you mean rows?"),

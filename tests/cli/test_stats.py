@@ -147,6 +147,11 @@ def test_a_file_that_is_no_ledger(run: Run, tmp_path: Path) -> None:
         ("python -m mcp_server_git", "mcp_server_git"),
         ("/opt/bin/search-server --port 1", "search-server"),
         ("npx", "npx"),
+        ("npx .", "."),
+        ("node /opt/server-filesystem/dist/index.js .", "server-filesystem"),
+        ("node index.js", "index.js"),
+        ("python /main.py", "main.py"),
+        ("uv run tickets.py", "tickets.py"),
     ],
 )
 def test_the_name_of_a_server(command: str, name: str) -> None:

@@ -120,7 +120,7 @@ def test_the_server_ends_when_the_client_is_gone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "words"),
     [
-        (("no-such-command-anywhere",), 127, "cannot start 'no-such-command-anywhere'"),
+        (("no-such-command-anywhere",), 127, "cannot start 'no-such-command-anywhere': no such file"),
         (("/",), 126, "cannot start '/'"),
     ],
 )

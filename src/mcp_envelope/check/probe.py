@@ -197,4 +197,6 @@ async def _called(client: Client, call: Called) -> Called:
 def _reason(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"cannot start {error.filename!r}: {error.strerror.lower()}"
     return str(error) or type(error).__name__

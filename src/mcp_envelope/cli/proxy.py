@@ -13,6 +13,7 @@ import signal
 import sys
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from . import console
@@ -222,6 +223,9 @@ def _is_hostname(host: str) -> bool:
 
 # Programs whose name says nothing about the server.
 _LAUNCHERS: Final = {"npx", "node", "bunx", "bun", "deno", "uvx", "uv", "python", "pipx", "sh", "bash"}
+_VERBS: Final = {"run", "exec", "tool", "x"}
+# Names of files and folders that say nothing about a server.
+_COMMON: Final = {"index", "main", "dist", "build", "src", "lib", "bin"}
 
 
 class _Observed:
@@ -307,11 +311,13 @@ def _gateway(options: argparse.Namespace, server: list[str], observed: _Observed
 
 def short_name(command: list[str]) -> str:
     """Return a short name for a server: that of its program, or of what a launcher such as npx starts."""
-    words = [os.path.basename(word.rstrip("/")) for word in command]
-    program = words[0].removesuffix(".exe")
-    if program.rstrip("0123456789.") in _LAUNCHERS:
-        program = next((word for word in words[1:] if not word.startswith("-")), program)
-    return program[:200]
+    program = command[0].removesuffix(".exe")
+    if os.path.basename(program).rstrip("0123456789.") in _LAUNCHERS:
+        words = [word for word in command[1:] if not word.startswith("-") and word not in _VERBS]
+        program = next(iter(words), program)
+    path = PurePath(program)
+    telling = [part for part in path.parts if part.partition(".")[0] not in {*_COMMON, path.anchor}]
+    return (telling[-1] if telling else path.name or program)[:200]
 
 
 def make_parser() -> Parser:

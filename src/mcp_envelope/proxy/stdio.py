@@ -77,7 +77,7 @@ class Proxy:
         except (OSError, ValueError) as error:
             guard.dismiss()
             reason = getattr(error, "strerror", None) or str(error)
-            raise CannotStart(f"cannot start {self._command[0]!r}: {reason}") from error
+            raise CannotStart(f"cannot start {self._command[0]!r}: {reason.lower()}") from error
         guard.watch(process.pid)
         signals.forward_to(process)
         assert process.stdin is not None
