@@ -258,7 +258,7 @@ def outline(document: dict[str, Any]) -> None:
             for name, field in value.items():
                 for line in wrap(f'"{name}": {json.dumps(field, ensure_ascii=False)},', " " * 8, " " * 6):
                     print(paint("33", line))
-            print(paint("33", "    }"))
+            print(paint("33", "    },"))
         elif isinstance(value, list):
             print(f'    "{key}": [')
             for item in value[:2]:

@@ -250,8 +250,8 @@ def test_no_file(run: Run, home: Path) -> None:
     outcome = run("wrap", "cursor")
     assert outcome.code == 3
     project, user = home / "site" / ".cursor" / "mcp.json", home / ".cursor" / "mcp.json"
-    assert outcome.err == f"error: no configuration of cursor found; looked for {project}, {user}\n"
-    assert run("wrap", "cursr").err == "error: there is no file cursr, did you mean cursor?\n"
+    assert outcome.err == f"error: no configuration found for cursor; looked for {project}, {user}\n"
+    assert run("wrap", "cursr").err == "error: no client or file is called cursr, did you mean cursor?\n"
 
 
 def test_a_file_without_servers(run: Run, file: Path) -> None:

@@ -119,7 +119,9 @@ def test_broken_at_the_start(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("hint = ")
     program = Program(tmp_path)
     assert program.hint == ""
-    assert program.heard() == [f"{FILE}, line 1, column 8: not TOML: invalid value; no setting of it applies"]
+    assert program.heard() == [
+        f"{FILE}, line 1, column 8: not TOML: invalid value; none of its settings apply"
+    ]
     program.write('hint = "one"')
     assert program.hint == "one"
 

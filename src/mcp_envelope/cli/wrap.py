@@ -248,9 +248,9 @@ def find_target(options: argparse.Namespace) -> Target:
     first = next(targets, None)
     if first is None and is_client:
         places = ", ".join(map(str, looked))
-        raise BadInput(f"no configuration of {options.target} found; looked for {places}")
+        raise BadInput(f"no configuration found for {options.target}; looked for {places}")
     if first is None:
-        raise BadInput(f"there is no file {options.target}{did_you_mean(options.target, CLIENTS)}")
+        raise BadInput(f"no client or file is called {options.target}{did_you_mean(options.target, CLIENTS)}")
     if first.config.servers():
         return first
     return next((target for target in targets if target.config.servers()), first)

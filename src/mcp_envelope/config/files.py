@@ -108,7 +108,7 @@ class WatchedFile:
             self.layers, self._data, self._raw = FileLayers(), None, None
             if self._seen.is_there and not os.path.exists(self._seen.path):
                 self._news.append(f"{self._seen.name} is gone; {found.name} applies")
-        stays = "no setting of it applies" if self._data is None else "its last good version stays in force"
+        stays = "none of its settings apply" if self._data is None else "its last good version stays in force"
         self.name = found.name
         before, self._raw = self._raw, None
         try:
