@@ -262,7 +262,7 @@ class Gateway:
     def _settle(self, policy: Policy, client: Client, declared: Declared | None) -> Policy:
         reader = client.reader or policy.reader
         if reader == "program" or (reader == "auto" and client.is_program):
-            # What a program is given of a list, it counts: only the whole is right. Its budget is for safety.
+            # A program computes with what it gets, so only the whole is right. Its budget is for safety.
             return replace(policy, tokens=None, bytes=policy.program_bytes, is_whole=True, images="pass")
         changes: dict[str, Any] = {"caps": client.caps} if client.caps is not None else {}
         if not _is_set(policy, "tokens") and not _is_set(policy, "bytes"):

@@ -1,4 +1,4 @@
-"""Calls a server's tools as a client would, and keeps what came back.
+"""ProbeOptions a server's tools as a client would, and keeps what came back.
 
 Strategy: the official SDK's client does the protocol. Only tools that are marked read-only are called, unless the
 person says otherwise. Arguments come from a file, or else are the least that the input schema allows; such a call
@@ -23,7 +23,7 @@ from .. import __version__
 from ..dialects.notice import META_KEY, READ_TOOL
 
 Progress = Callable[[int, int, str], None]
-# Bounds of what is made up.
+# Bounds on made-up arguments.
 _DEEPEST: Final = 6
 _MANY: Final = 100
 _LONG: Final = 10_000
@@ -65,7 +65,7 @@ class Probe(NamedTuple):
     left: Sequence[str]
 
 
-class Calls(NamedTuple):
+class ProbeOptions(NamedTuple):
     """Which tools to call, how, and as which client."""
 
     wanted: Collection[str] = ()
@@ -76,13 +76,13 @@ class Calls(NamedTuple):
 
 
 def probe(
-    target: Sequence[str] | str, calls: Calls, progress: Progress = lambda done, total, tool: None
+    target: Sequence[str] | str, calls: ProbeOptions, progress: Progress = lambda done, total, tool: None
 ) -> Probe:
     """Call the tools of a server, which is a command or a URL. Raises NoServer."""
     return asyncio.run(_probe(target, calls, progress))
 
 
-async def _probe(target: Sequence[str] | str, calls: Calls, progress: Progress) -> Probe:
+async def _probe(target: Sequence[str] | str, calls: ProbeOptions, progress: Progress) -> Probe:
     made: list[Called] = []
     about = Implementation(name=calls.client, version=__version__)
     try:
@@ -119,7 +119,7 @@ async def _tools(client: Client) -> list[dict[str, Any]]:
             return tools
 
 
-def _is_chosen(tool: Mapping[str, Any], calls: Calls) -> bool:
+def _is_chosen(tool: Mapping[str, Any], calls: ProbeOptions) -> bool:
     if calls.wanted:
         return tool["name"] in calls.wanted
     is_reader = tool.get("annotations", {}).get("readOnlyHint") is True
@@ -135,7 +135,7 @@ def _planned(tool: Mapping[str, Any], given: Sequence[Mapping[str, Any]] | None)
 
 
 def made_up(schema: Any) -> Any:
-    """Return about the least that a schema allows; for a schema that is none, an empty object."""
+    """Return roughly the smallest value that a schema allows; {} for an invalid schema."""
     try:
         return _least(schema, 0)
     except (TypeError, AttributeError, LookupError):
@@ -167,7 +167,7 @@ def _least(schema: Any, depth: int) -> Any:
 
 
 def _mistaken(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the arguments with one of a wrong type; None if no argument is required to have one."""
+    """Return the arguments with one of them of the wrong type; None if no required argument has a type."""
     with suppress(TypeError, AttributeError):
         for name in schema.get("required", ()):
             wrong = _WRONG.get(str(schema.get("properties", {}).get(name, {}).get("type")))

@@ -35,7 +35,7 @@ _EXAMPLES: Final = 3
 
 
 class Score(NamedTuple):
-    """How many of how many passed. Without any, the check does not apply; one that `counts` decides the outcome."""
+    """How many calls passed, of how many; with none, the check does not apply. Only those that count fail a run."""
 
     name: str
     title: str

@@ -105,9 +105,9 @@ def _probe(
     given: Mapping[str, Any],
     client: str = "mcp-envelope",
 ) -> Probe:
-    from ..check.probe import Calls, NoServer, probe
+    from ..check.probe import NoServer, ProbeOptions, probe
 
-    calls = Calls(options.tools, options.all, given, options.timeout, client)
+    calls = ProbeOptions(options.tools, options.all, given, options.timeout, client)
     try:
         found = probe(target, calls, _progress)
     except NoServer as error:

@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
     since = time.time() - options.since if options.since else 0.0
     ledger = Ledger()
     try:
-        # Looking creates nothing.
+        # A ledger isn't created just to be looked at.
         exists = os.path.exists(ledger.place)
         sums = [
             list(ledger.totals(options.by, since, observed=observed)) if exists else []

@@ -39,8 +39,8 @@ class _Limits(msgspec.Struct, frozen=True, kw_only=True):
     error_characters: int | None = None
     # Whether the client can follow links to stored results.
     links: bool = False
-    # Whether its model gets to see images, also beside a structure, whose formula tells what they cost, the longest
-    # side that isn't scaled down on the way, and the most bytes of base64 that an image may have.
+    # Whether its model is shown images, and whether also beside a structure; whose formula gives their cost; the
+    # longest side that isn't scaled down on the way; the most bytes of base64 that an image may have.
     images: bool = True
     images_beside_structure: bool = True
     image_cost: str | None = None
@@ -86,7 +86,7 @@ class Client(_Limits, frozen=True, kw_only=True):
 
 
 class _Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A request of a program has a value with this beginning under this key of its `_meta`."""
+    """A request made by a program has a value with this prefix under this key of its `_meta`."""
 
     meta: str
     prefix: str
@@ -99,17 +99,13 @@ class Known(_Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lane: Lane
     source: str
     program: _Program | None = None
-    # The way to the model's name in a request's `_meta`, and the limits of models whose names match.
+    # Where a request's `_meta` names the model, and the limits of models whose names match.
     model_at: tuple[str, ...] = ()
     models: dict[str, Caps] = {}
 
 
 _NO_CAPS: Final = Caps()
-
-
 UNKNOWN: Final = Client()
-
-
 # mcp-remote, which connects clients to remote servers, adds itself to their names.
 _VIA: Final = re.compile(r"\s*\(via [^()]*\)$")
 _LONGEST: Final = 200

@@ -31,10 +31,10 @@ _EXACT: Final = 8 << 20
 _SAMPLE: Final = 2000
 # A shorter list can be read as it is.
 _FEWEST: Final = 5
-# A map has more keys than this, and on average fewer than this many of so many.
+# A map has more than _MANY keys, and a row has on average fewer than _USUAL in _MANY of them.
 _MANY: Final = 32
 _USUAL: Final = 8
-# How many rows tell what fields there are.
+# How many rows are looked at to learn the fields.
 _PEEKED: Final = 32
 _DECODER: Final = msgspec.json.Decoder()
 _SNIFFED: Final = 20

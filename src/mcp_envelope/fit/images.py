@@ -24,7 +24,7 @@ from .pixels import MOST_PIXELS, Box, ImageRoom, Rendering, Unshowable, has_pill
 
 COSTS: Final = ("largest", "claude", "gpt", "gemini", "bytes")
 TREATMENTS: Final = ("fit", "pass", "store")
-# Larger ones are not even decoded to be scaled down.
+# Larger files aren't decoded, not even to be scaled down.
 MOST_BYTES: Final = 64 << 20
 # What vendors take: the longest side that they don't scale down themselves, and the most bytes of base64.
 _TAKEN: Final = {"claude": (2576, 5_000_000), "gpt": (2048, 16_000_000), "gemini": (3072, 15_000_000)}
@@ -106,7 +106,7 @@ def show(blocks: Sequence[Buffer], budget: ImageBudget, paths: Sequence[str] = (
                 image = image.showing(rendering)
         except Unshowable as reason:
             said = f"{image.described} at {path} left out: {reason}"
-            # Only one that was too many could be seen alone.
+            # One that was left out for the number of images can be seen alone.
             way = "See it" if tokens is None and budget.treatment == "fit" else ""
             cuts.append(Cut(path, "bytes", 0, len(image.data), 0, said=said, way=way))
             shown[image.index] = image.with_data(b'""')

@@ -132,7 +132,7 @@ def _render(file: bytes, room: ImageRoom, region: Box | None, scale: float | Non
 def _plain(image: Image) -> Image:
     """Return the first frame in a form that any format can hold: RGB or grey, of 8 bits, perhaps with alpha."""
     if image.mode.startswith(("I", "F")):
-        # Of 16 bits, `convert` would cut off what is above 255.
+        # `convert` would clip values of 16 bits at 255.
         return image.convert("I").point(lambda value: value * (1 / 256)).convert("L")
     has_alpha = "A" in image.getbands() or "transparency" in image.info
     return image.convert("RGBA" if has_alpha else "L" if image.mode in ("1", "L") else "RGB")

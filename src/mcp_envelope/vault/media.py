@@ -28,7 +28,7 @@ _MOST_SCALE: Final = 4
 
 
 class View(msgspec.Struct, frozen=True):
-    """What of an image is asked for."""
+    """Which part of an image is asked for, and at what scale."""
 
     region: Box | None = None
     scale: float | None = None
@@ -114,7 +114,7 @@ def _image(image: ImageFile, path: str, images: ImageBudget, view: View | None) 
     if images.refused:
         hint = "Tell the user that `mcp-envelope read` saves it: --path and --output."
         raise Failure("NOT_IMPLEMENTED", f"The image can't be shown: {images.refused}.", hint)
-    # Whoever asks for an image gets it, also where results don't show any.
+    # An image that is asked for is shown even where results show none.
     images = msgspec.structs.replace(
         images,
         count=1,

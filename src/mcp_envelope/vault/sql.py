@@ -193,7 +193,7 @@ class Shape:
 
 
 def _filled(cursor: sqlite3.Cursor, table: Table, shape: Shape, deadline: float) -> None:
-    """Load a table: at one go if all batches have the shape of the first, else again when the shape is known."""
+    """Load a table: in one pass if all batches have the shape of the first, else again once the shape is known."""
     for is_known in (False, True):
         agrees = True
         numbers = itertools.count()
