@@ -34,7 +34,7 @@ _MORE: Final = 15
 _EXAMPLES: Final = 2
 _DETAILS: Final = 4
 _OBJECT: Final = "object"
-_LONGEST_NAME: Final = 200
+_LONGEST_NAME: Final = 120
 _DATE: Final = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d[\d:.,]*(?: ?(?:[A-Z]{1,4}|[+-][\d:]+))?)?", re.ASCII
 )
