@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from mcp_envelope.budget import Budget
-from mcp_envelope.fit.documents import Cut
-from mcp_envelope.lanes import Lane, first_that_fits, largest_room
+from mcp_envelope.fit.documents import Cut, CutKind
+from mcp_envelope.lanes import Lane, _are_neighbours, first_that_fits, largest_room
 
 BUDGET = Budget.of(max_bytes=10_000)
 
@@ -74,13 +74,15 @@ def test_items_that_are_neighbours_end_the_search() -> None:
     assert len(tried) <= 3
 
 
-def test_lanes_with_other_cuts_are_no_neighbours() -> None:
-    def attempt(room: int) -> Lane:
-        return Lane(b"x" * room, (Cut("/a" if room <= 900 else "/b", "items", 1, 9, 1),), BUDGET)
+def test_neighbours_differ_by_one_item_of_the_same_list() -> None:
+    def lane(kept: int, path: str = "/a", kind: CutKind = "items") -> Lane:
+        return Lane(b"", (Cut(path, kind, kept, 9, kept),), BUDGET)
 
-    lane = largest_room(attempt, 1000, 500, 5000)
-    assert lane is not None
-    assert 998 <= lane.used <= 1000
+    assert [_are_neighbours(lane(3), lane(kept)) for kept in (2, 3, 4, 5)] == [False, True, True, False]
+    assert not _are_neighbours(lane(3), lane(4, "/b"))
+    assert not _are_neighbours(lane(3, kind="characters"), lane(4, kind="characters"))
+    assert not _are_neighbours(None, lane(4))
+    assert not _are_neighbours(lane(3), None)
 
 
 def test_the_longest_notice_that_fits_is_taken() -> None:

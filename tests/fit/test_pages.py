@@ -127,3 +127,5 @@ def test_a_page_is_one_json_value_where_a_dialect_wants_one() -> None:
 def test_no_more_is_shown_than_was_loaded() -> None:
     assert Page("", "array", 0, 9, parts=ARRAY, most=40).size == 40
     assert Page("", "array", 0, 0).size == 2
+    # 0 leaves it to the page's own size.
+    assert Page("", "array", 0, 0).bytes_in_all == 0

@@ -65,3 +65,100 @@ def test_most_of_what_is_kept_is_the_beginning() -> None:
         kept = chosen(rows, count=count)
         assert kept is not None
         assert sum(rows[index]["level"] == "info" for index in kept) * 2 > count
+
+
+def order_of(rows: list[Any], arguments: dict[str, Any] | None = None) -> list[int] | None:
+    node = parse(json.dumps(rows).encode())
+    records = Records.of(node)
+    assert records is not None
+    return select(records, node.all_items(), Words(arguments))
+
+
+def jobs(count: int, **failed: int) -> list[dict[str, Any]]:
+    rows = [{"n": number, "status": "ok"} for number in range(count)]
+    for status, index in failed.items():
+        rows[index]["status"] = status
+    return rows
+
+
+def test_three_of_the_beginning_then_two_after_each_row_that_stands_out() -> None:
+    order = order_of(jobs(100, failed=40, error=60, denied=80))
+    assert order is not None
+    assert order[:12] == [0, 1, 2, 40, 3, 4, 60, 5, 6, 80, 7, 8]
+
+
+def test_bad_rows_go_before_those_that_are_only_rare() -> None:
+    order = order_of(jobs(100, skipped=20, failed=40))
+    assert order is not None
+    assert order[:7] == [0, 1, 2, 40, 3, 4, 20]
+
+
+def test_a_value_is_rare_in_one_row_of_twenty() -> None:
+    for count, is_rare in [(5, True), (6, False)]:
+        rows = jobs(100)
+        for index in range(50, 50 + count):
+            rows[index]["status"] = "failed"
+        assert (order_of(rows) is not None) == is_rare
+
+
+def test_at_most_eight_rows_of_a_kind_stand_out() -> None:
+    rows = jobs(400)
+    for index in range(200, 220):
+        rows[index]["status"] = "failed"
+    order = order_of(rows)
+    assert order is not None
+    assert [index for index in order[:60] if index >= 200] == list(range(200, 208))
+
+
+def test_a_status_may_have_sixteen_values_that_are_not_bad() -> None:
+    for values, stands_out in [(16, True), (17, False)]:
+        rows = [{"n": number, "status": f"s{min(number, values - 1)}"} for number in range(200)]
+        assert (order_of(rows) is not None) == stands_out
+
+
+def test_a_long_text_is_no_status() -> None:
+    for length, is_status in [(40, True), (41, False)]:
+        assert (order_of(jobs(100, **{"failed".ljust(length, "!"): 50})) is not None) == is_status
+
+
+def test_extremes_need_numbers_in_most_rows() -> None:
+    for numbers, is_known in [(51, True), (50, False)]:
+        rows = [{"price": 100 + number if number < numbers else "none"} for number in range(100)]
+        assert (order_of(rows, {"sort": "price"}) is not None) == is_known
+
+
+def test_the_words_of_a_call() -> None:
+    assert Words({"id": 999}).values == ()
+    assert Words({"id": 1000}).values == ("1000",)
+    assert Words({"a": {"b": {"c": "inner"}}}).values == ("inner",)
+    assert Words({"a": {"b": {"c": {"d": "too deep"}}}}).values == ()
+    assert Words({"a": [f"word{number}" for number in range(30)]}).values == tuple(
+        [f"word{number}" for number in range(16)]
+    )
+    assert "word19" in Words({"a": [f"word{number}" for number in range(30)]}).all
+    assert "word20" not in Words({"a": [f"word{number}" for number in range(30)]}).all
+    assert Words({"a": "ab"}).values == ("ab",)
+    assert Words({"a": "to be or not to be, that is the question"}).values[-1].startswith("to be")
+    assert (
+        "to be or not to be, that is the questions"
+        not in Words({"a": "to be or not to be, that is the questions"}).values
+    )
+
+
+def test_the_best_match_goes_first() -> None:
+    rows = [{"n": number, "text": "x" * 40} for number in range(200)]
+    rows[50]["text"] = "gateway" + "y" * 300
+    rows[90]["text"] = "gateway"
+    rows[120]["text"] = "gateway gateway gateway"
+    order = order_of(rows, {"query": "gateway"})
+    assert order is not None
+    assert [index for index in order[:12] if index > 20] == [120, 90, 50]
+
+
+def test_a_word_in_more_than_one_row_of_sixteen_says_nothing() -> None:
+    for count, tells in [(20, True), (21, False)]:
+        rows = [{"n": number, "text": "gateway" if number >= 320 - count else "x"} for number in range(320)]
+        assert (order_of(rows, {"query": "gateway"}) is not None) == tells
+    # Twice in each row is still one row.
+    rows = [{"n": number, "text": "gateway gateway" if number >= 300 else "x"} for number in range(320)]
+    assert order_of(rows, {"query": "gateway"}) is not None
