@@ -25,6 +25,7 @@ from .document import StoredValue
 FILE_IN_BLOCK: Final = re.compile(r"(/content/\d{1,15})(?:/data|/resource|/resource/blob)?")
 _REGION: Final = re.compile(r"\[?\s*" + r"\s*,\s*".join([r"(\d{1,9})(?:\.0*)?"] * 4) + r"\s*\]?")
 _MOST_SCALE: Final = 4
+_SAVED: Final = "Tell the user that `mcp-envelope read` saves it: --path and --output."
 
 
 class View(msgspec.Struct, frozen=True):
@@ -112,8 +113,7 @@ def media(block: StoredValue, budget: Budget, images: ImageBudget, view: View | 
 
 def _image(image: ImageFile, path: str, images: ImageBudget, view: View | None) -> Media:
     if images.refused:
-        hint = "Tell the user that `mcp-envelope read` saves it: --path and --output."
-        raise Failure("NOT_IMPLEMENTED", f"The image can't be shown: {images.refused}.", hint)
+        raise Failure("NOT_IMPLEMENTED", f"The image can't be shown: {images.refused}.", _SAVED)
     # An image that is asked for is shown even where results show none.
     images = msgspec.structs.replace(
         images,
@@ -138,8 +138,7 @@ def _image(image: ImageFile, path: str, images: ImageBudget, view: View | None) 
         raise Failure("BAD_ARGS", message, f"x is below {width}, and y below {height}.") from None
     except Unshowable as reason:
         size = "×".join(map(str, image.size))
-        hint = "Tell the user that `mcp-envelope read` saves it: --path and --output."
-        raise Failure("TOO_LARGE", f"The image of {size} pixels can't be shown: {reason}.", hint) from None
+        raise Failure("TOO_LARGE", f"The image of {size} pixels can't be shown: {reason}.", _SAVED) from None
 
 
 def _too_large(kind: str, block: StoredValue, why: str) -> Failure:

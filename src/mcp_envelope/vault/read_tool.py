@@ -494,7 +494,7 @@ def resource(vault: Vault | None, uri: str, owner: str | None = None) -> bytes:
         raise Failure("HANDLE_UNKNOWN", "Nothing is stored here: there is no vault.", "Call the tool again.")
     try:
         stored = vault.open(handle, owner)
-        value = stored.root().find(slash + path)
+        value = find(stored.root(), slash + path)
         if value.size > _LARGEST_RESOURCE:
             raise Failure(
                 "TOO_LARGE",
@@ -504,8 +504,6 @@ def resource(vault: Vault | None, uri: str, owner: str | None = None) -> bytes:
         contents = {"uri": uri, **_contents(value)}
     except (StoreError, Damaged) as error:
         raise store_failure(error) from None
-    except BadPath as error:
-        raise Failure("BAD_PATH", f"There is nothing at {path[:200]!r}.", f"{error.there}.") from None
     return encode({"contents": [contents], "ttlMs": 0, "cacheScope": "private"})
 
 
