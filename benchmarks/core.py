@@ -24,6 +24,8 @@ from benchmarks.samples import (
 from mcp_envelope import Schema, seal
 from mcp_envelope.budget import MeterUnavailable
 from mcp_envelope.budget import meter_named as meter
+from mcp_envelope.config.policy import Policy
+from mcp_envelope.fit.forms import FORMS
 
 ENCODE = "one msgspec encode"
 
@@ -185,6 +187,39 @@ def quality() -> Table:
             least.append(min(thirds))
             table.add(f"/{'/'.join(path)} of three lists, meter {name}", min(thirds), *thirds)
         table.check(f"the worst of three lists, meter {name}", 100 * min(least), "≥", 60, "% of a third")
+    return table
+
+
+def forms() -> Table:
+    """How many uniform records a text without an output schema shows, in each form, and what they cost."""
+    progress("forms")
+    table = Table(
+        name="forms",
+        title="1,000 flat records as text, in each form of `table`",
+        columns={"records": "{:,.0f}", "× json": "{:.2f}", "tokens": "{:,.0f}", "per record": "{:.1f}"},
+        note="Tokens of the whole text lane, with the notice, its profile and the rows that are kept\n"
+        f"besides the beginning. By the meter {_judge().name}.",
+    )
+    records = [
+        {
+            "id": order["id"],
+            "createdAt": order["createdAt"],
+            "status": order["status"],
+            "customer": order["customer"]["name"],
+            "city": order["address"]["city"],
+            "price": order["lines"][0]["price"],
+            "note": order["note"],
+        }
+        for order in orders(1_000)["orders"]
+    ]
+    for tokens in (2_000, 8_000):
+        plain = 0
+        for form in FORMS:
+            policy = Policy(table=form, tokens=tokens, meter=_judge().name)
+            sealed = seal(json.dumps(records), policy=policy, handle=HANDLE, read_as="text")
+            kept, used = sealed.content_cuts[0].kept, sealed.report.content_used
+            plain = plain or kept
+            table.add(f"{form}, {tokens:,} tokens", kept, kept / plain, used, used / kept)
     return table
 
 

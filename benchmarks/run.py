@@ -21,7 +21,7 @@ from time import perf_counter
 # The script runs as a file; its neighbours are imported as the package that they are.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.core import fits, memory, quality, shapes, typed
+from benchmarks.core import fits, forms, memory, quality, shapes, typed
 from benchmarks.growth import growth
 from benchmarks.over_http import http
 from benchmarks.proxy import proxy
@@ -41,7 +41,7 @@ PARTS: dict[str, Callable[[bool], list[Table]]] = {
     "fits": lambda quick: [fits(0.5 if quick else 3)],
     "growth": lambda quick: [growth(0.2 if quick else 0.8, most="23 MB" if quick else "200 MB")],
     "shapes": lambda quick: [shapes(0.2 if quick else 0.8)],
-    "quality": lambda quick: [quality()],
+    "quality": lambda quick: [quality(), forms()],
     "import": lambda quick: [startup(5 if quick else 15)],
     "vault": vault,
     "servers": lambda quick: servers(2 if quick else 20),

@@ -261,6 +261,7 @@ def make_plan(
         is_error=outcome.is_error if is_error is None else is_error,
         profile=profile,
         truncatable=frozenset(policy.truncatable) if policy is not None else frozenset(),
+        table=policy.table if policy is not None else "json",
         images=policy.image_budget if policy is not None else ImageBudget(),
         survey=survey,
         redacted=masking.found if masking is not None else {},

@@ -54,10 +54,10 @@ class Lane:
     """A finished lane: its exact JSON text on the wire, its cuts, and how much of the budget it uses.
 
     `measured` is the text that the model gets, if that isn't the JSON itself; `body` is the fitted payload without
-    the dialect's frame. Below a room of `next_room` bytes, the lane would be the same.
+    the dialect's frame. Below a room of `next_room` bytes, the lane would be the same. `length` is its notice's.
     """
 
-    __slots__ = ("_budget", "_load", "_used", "body", "cuts", "json", "measured", "next_room")
+    __slots__ = ("_budget", "_load", "_used", "body", "cuts", "json", "length", "measured", "next_room")
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class Lane:
         self.body = body
         self.measured = json if measured is None else measured
         self.next_room = next_room
+        self.length = 0
         self._budget = budget
         self._used = self._load = -1
 
@@ -144,6 +145,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile = "minimal"
     # Further names of lists that the dialect ctxo may cut.
     truncatable: frozenset[str] = frozenset()
+    # How a list of records is spelled in a text: see `fit.forms`.
+    table: str = "json"
     images: ImageBudget = ImageBudget()
     # What isn't shown of the payload's images. This is decided first.
     image_cuts: tuple[Cut, ...] = ()
@@ -278,6 +281,7 @@ def fullest(plan: Plan, size: int, finish: Finish, like: Lane | None = None) -> 
         guess = int(min(limit, size) * rate)
         lane = largest_room(partial(finish, length=length), limit, guess, most)
         if lane is not None:
+            lane.length = length
             return lane
     return None
 

@@ -18,6 +18,7 @@ import msgspec
 from .. import dialects
 from ..budget import METERS, Budget, Caps, meter_named
 from ..dialects import registry
+from ..fit.forms import FORMS
 from ..fit.images import COSTS, TREATMENTS, ImageBudget
 from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
 from .kinds import (
@@ -134,6 +135,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         choice("on", "off"),
         "Whether a notice says what a list or a text that was cut holds: a profile of its columns, an outline.",
     ] = "on"
+    table: Annotated[
+        str,
+        choice(*FORMS),
+        "`native`: how records are spelled in a text that was cut and has no output schema, if more of them fit: "
+        "`rows` of JSON under one header, `csv`, or `auto`, the better of the two if at least a fifth more fit.",
+    ] = "json"
     hint: Annotated[str, TEXT, "The next step to suggest when something was cut; best set per tool."] = ""
     hints: Annotated[Mapping[str, str], TEXTS, "The same per list or field, for tools without a hint."] = (
         NOTHING

@@ -3,7 +3,8 @@
 Strategy: a payload that fits goes out byte for byte. Otherwise the structured lane is fitted, with the notice as
 its first property, and validated; the text repeats it, or is fitted on its own, with the notice as its first block,
 where the payload is text or the schema has no place for a notice. The notice comes first because clients that cut
-a result again drop its end. A payload that can't be cut without breaking its schema becomes the failure
+a result again drop its end. Once it is known which records a text shows as JSON, they may be spelled in fewer bytes
+(`table`), unless a schema binds them. A payload that can't be cut without breaking its schema becomes the failure
 RESULT_TOO_LARGE: no structured lane, and as much as fits in the text, to which no schema applies.
 """
 
@@ -16,8 +17,9 @@ from typing import Any, Final, TypeGuard
 from msgspec.structs import replace
 
 from ..codes import CATALOGUE
-from ..fit.blocks import Block, TextBlock, fit_blocks, read_blocks
+from ..fit.blocks import Block, TextBlock, fit_blocks, is_text, read_blocks
 from ..fit.documents import Cut, Fitted, Fitter
+from ..fit.forms import WORTHWHILE, Table, joined
 from ..fit.pages import Page
 from ..fit.text import Ends
 from ..jsontext.document import (
@@ -41,6 +43,8 @@ from ..schema.widening import either, envelope_schema
 from . import Dialect, notice
 
 _IN_STRUCTURE: Final = "The result is in structuredContent."
+# How many times larger records may be than their values.
+_KEYS: Final = 8
 _MISS: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -100,6 +104,8 @@ class Native(Dialect):
         if content is None:
             plan, structured = plan.failed(plan.too_large()), None
             content = _failure_only(plan, (Cut("", "bytes", 0, plan.payload.size, 0),))
+        if plan.table != "json" and structured is None and len(content.cuts) == 1:
+            plan, content = _as_table(plan, content)
         main = structured if structured and structured.cuts else content
         both = plan.payload.blocks is not None and main is structured
         outcome = plan.with_cuts((*main.cuts, *content.cuts) if both else main.cuts)
@@ -368,6 +374,86 @@ def _blocks(plan: Plan, blocks: Sequence[Block]) -> Lane | None:
         return _with_figures(plan, tuple(cuts), length, render)
 
     return fullest(plan, sum(block.size for block in blocks) + len(blocks) + 1, finish)
+
+
+def _as_table(plan: Plan, lane: Lane) -> tuple[Plan, Lane]:
+    """Return the lane with its list in the form that the plan asks for, if more of its records fit that way.
+
+    What JSON would show has been found: the form starts from those rows and takes more, in the same order.
+    """
+    cut, payload = lane.cuts[0], plan.payload
+    is_bound = plan.schema is not None or plan.is_error or payload.partial
+    document = None if is_bound else _document(payload)
+    if document is None or cut.kind != "items" or not cut.kept:
+        return plan, lane
+    root, opening, closing, base, rankings = *document, plan.rankings
+    inside = not base and root.kind == "object"
+    if base or (payload.text is not None and not inside):
+        rankings = {}  # as for any list in a block
+    fitter = Fitter(root, FREE, rankings, base, survey=plan.survey)
+    room = plan.budget.most_bytes
+    found = fitter.opened(cut, _KEYS * room)
+    if found is None:
+        return plan, lane
+    value, order, before, after = found
+    # The form says more than that whitespace was left out.
+    remarks = tuple(each for each in plan.outcome.warnings if each != notice.respelled(plan.outcome.handle))
+    bare = replace(plan, outcome=replace(plan.outcome, warnings=remarks))
+    table = Table(value.node.items(_KEYS * room), order, room)
+
+    def make(count: int, form: str) -> tuple[Plan, Lane]:
+        header, *rows = lines[: count + 1]
+        text = joined([header, *map(bytes, value.arranged(order[:count], rows))], form)
+        if form == "rows" or before:
+            text = readable(before + (encode(text.decode()) if form == "csv" else text) + after)
+        changed = dataclasses.replace(
+            value.cut(order[:count], cut.total), form=form, columns=tuple(table.columns)
+        )
+        told, cuts = bare, (changed,) if changed.dropped else ()
+        if not cuts:
+            warning = notice.whole_table(changed, plan.outcome.handle)
+            told = replace(bare, outcome=bare.outcome.warned(warning))
+
+        def render(outcome: Outcome) -> Lane:
+            if inside:
+                body = notice.join(notice.notice(outcome, lane.length), text)
+                blocks = [text_block(body.decode()), *notice.extra_blocks(outcome, lane.length)]
+            else:
+                block = b"%b%b%b" % (opening, encode(text.decode()), closing)
+                blocks = _around([block], outcome, lane.length)
+            return plan.content(blocks, cuts)
+
+        return told, _with_figures(told, cuts, lane.length, render)
+
+    best, most = (plan, lane), cut.kept
+    for form in ("rows", "csv") if plan.table == "auto" else (plan.table,):
+        lines = table.lines(form)
+        # Only the longest notice says in full that a whole list is spelled differently.
+        low, high = most, min(len(table.rows), cut.total - (lane.length > 0))
+        while low < high:
+            middle = (low + high + 1) // 2
+            made = make(middle, form)
+            if made[1].fits(plan.limit):
+                low, best = middle, made
+            else:
+                high = middle - 1
+        most = low
+    if plan.table == "auto" and most < WORTHWHILE * cut.kept:
+        return plan, lane
+    return best
+
+
+def _document(payload: Payload) -> tuple[Node, bytes, bytes, str] | None:
+    """Return the document in a text lane, the block around its text, and its path; None if there isn't just one."""
+    if payload.blocks is None:
+        node = payload.node if payload.text is None else sniff(payload.text)
+        return None if node is None else (node, TEXT_OPEN, TEXT_CLOSE, "")
+    if len(payload.blocks) != 1 or not is_text(payload.blocks[0]):
+        return None
+    block = read_blocks(payload.blocks)[0]
+    if not isinstance(block, TextBlock) or block.node is None or (node := block.node.inner()) is None:
+        return None
+    return node, block.before, block.after, block.path
 
 
 def _page(plan: Plan, page: Page) -> Lanes:

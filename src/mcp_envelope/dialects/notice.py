@@ -30,6 +30,10 @@ _CLIP: Final = (100_000, 120, 0)
 _EXTRA_BLOCKS: Final = (1000, 3, 0)
 # How long the shortest notice's list of the items that are shown may be, in characters.
 _MOST_ROWS: Final = 60
+# The same of the columns of a table.
+_MOST_COLUMNS: Final = 120
+# What the forms of a list are called.
+_FORMS: Final = {"rows": "rows", "csv": "CSV"}
 # The keys in a path are the payload's: what looks like a path is shown as it is, anything else in quotes.
 _PLAIN_PATH: Final = re.compile(r"[\w/~.$@:+-]{1,200}")
 _LONGEST_PATH: Final = 200
@@ -113,7 +117,8 @@ def sentence(outcome: Outcome, length: int = 0, *, beside_handle: bool = True) -
     cuts = outcome.cuts if outcome.reading is not None else _by_loss(outcome.cuts)
     if length == 2:
         rows = next((f" Items {cut.rows}." for cut in cuts if cut.rows), "")
-        return _way_back(outcome, None, beside_handle) + (rows if len(rows) <= _MOST_ROWS else "")
+        form = next((f" Items as {_FORMS[cut.form]}." for cut in cuts if cut.form), "")
+        return _way_back(outcome, None, beside_handle) + (rows if len(rows) <= _MOST_ROWS else "") + form
     images = [cut for cut in cuts if cut.said]
     said = [_image(cut, outcome, beside_handle) for cut in images[: _IMAGES_IN_SENTENCE[length]]]
     if more := len(images) - len(said):
@@ -159,7 +164,15 @@ def _described(cut: Cut, with_path: bool, in_page: bool, with_rows: bool) -> str
     if in_page and cut.kept:
         return f"{cut.kind} {cut.offset - cut.kept} to {cut.offset - 1} of {cut.total}{where}"
     which = f" ({cut.rows})" if cut.rows and with_rows else ""
-    return f"showing {cut.kept} of {cut.total} {cut.kind}{which}{where}"
+    return f"showing {cut.kept} of {cut.total} {cut.kind}{which}{where}{in_form(cut)}"
+
+
+def in_form(cut: Cut) -> str:
+    """Return how a list is spelled, if not as it came: `, rows as [id, state]`."""
+    if not cut.form:
+        return ""
+    columns = _clipped(", ".join(map(_shown, cut.columns)), _MOST_COLUMNS)
+    return f", rows as {'CSV of ' if cut.form == 'csv' else ''}[{columns}]"
 
 
 def _way_back(outcome: Outcome, cut: Cut | None, beside_handle: bool) -> str:
@@ -187,6 +200,11 @@ def read_it(handle: str, path: str = "") -> str:
 def respelled(handle: str | None) -> str:
     """Return the warning that comes with JSON of which only the whitespace was left out."""
     return "The JSON is shown without its whitespace." + (f" {read_it(handle)}" if handle else "")
+
+
+def whole_table(cut: Cut, handle: str | None) -> str:
+    """Return the warning that comes with a list that is shown whole, but not as it came."""
+    return f"All {cut.total} items{in_form(cut)}." + (f" {read_it(handle)}" if handle else "")
 
 
 def last_items(first: int, total: int) -> str:

@@ -47,8 +47,8 @@ class Cut:
     """One omission. The path leads into the original; `offset` is where to read on, at the first thing left out.
 
     `rows` tells which items of a list are kept, such as `0-16, 212`, if those are not only the first ones and they
-    are in their original order. Of an image, `said` says what is shown, and `way` what a call for the rest is for,
-    which asks for a `region`.
+    are in their original order; `form` how they are spelled, if not as they came, and `columns` their keys. Of an
+    image, `said` says what is shown, and `way` what a call for the rest is for, which asks for a `region`.
     """
 
     path: str
@@ -60,6 +60,8 @@ class Cut:
     said: str = ""
     way: str = ""
     region: str = ""
+    form: str = ""
+    columns: tuple[str, ...] = ()
 
     @property
     def dropped(self) -> int:
@@ -424,6 +426,18 @@ class Fitter:
         shown = sum(map(len, value.node.items(0)[: cut.kept])) + cut.kept
         items = value.node.items(shown + room)
         return _whole_prefix(items, value.order(shown + room)[cut.kept :], room)[0]
+
+    def opened(self, cut: Cut, room: int) -> tuple[FitNode, Sequence[int], bytes, bytes] | None:
+        """Return a list that was cut, its items in order of preference, and the whole document around it."""
+        value = self._find(cut)
+        if value is None:
+            return None
+        value.order(room)
+        if self._survey is not None:
+            value.select(self._survey)
+        steps = cut.path.removeprefix(self._root.step).split("/")[1:]
+        before, _, after = _with_changed(bytes(self._root.node.raw), steps, lambda _: b"\0").partition(b"\0")
+        return value, value.order(room), before, after
 
     def _find(self, cut: Cut) -> FitNode | None:
         value = self._root
