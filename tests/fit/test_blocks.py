@@ -9,7 +9,7 @@ import pytest
 
 from mcp_envelope.fit.blocks import OpaqueBlock, TextBlock, fit_blocks, label, read_block, read_blocks, shown
 from mcp_envelope.fit.documents import Cut
-from mcp_envelope.jsontext.document import encode
+from mcp_envelope.jsontext.document import encode, text_block
 
 
 def text(characters: int, **more: Any) -> bytes:
@@ -77,6 +77,15 @@ def test_a_link_replaces_an_image_where_clients_follow_links() -> None:
     }
 
 
+def test_a_text_whose_other_members_are_too_large_is_a_line() -> None:
+    raw = text(300, _meta={"m": "m" * 900})
+    block = read_block(raw, "/content/0")
+    cuts: list[Cut] = []
+    assert block.fit(200, cuts) == text_block(f"[text left out, {len(raw)} bytes]")
+    assert cuts == [Cut("/content/0/text", "bytes", 0, len(raw), 0)]
+    assert block.fit(20, []) is None
+
+
 def test_blocks_that_just_fit_stay_whole() -> None:
     raws = [text(100), image(200), text(300)]
     room = len(b"[%b]" % b",".join(raws))
@@ -109,6 +118,16 @@ def test_many_blocks_are_a_list_of_which_whole_ones_stay() -> None:
             cuts: list[Cut] = []
             assert fit_blocks(read_blocks(raws), room, cuts) == raws[:kept]
             assert cuts == [Cut("/content", "blocks", kept, 100, kept)]
+
+
+def test_an_image_in_a_list_of_blocks_goes_before_the_blocks_behind_it() -> None:
+    raws = [text(60), text(60), image(5000), *[text(60)] * 20]
+    cuts: list[Cut] = []
+    parts = fit_blocks(read_blocks(raws), 1500, cuts)
+    assert parts is not None
+    assert len(parts) > 12
+    assert [part for part in parts if part != raws[0]] == [parts[2]]
+    assert [cut.path for cut in cuts] == ["/content/2", "/content"]
 
 
 def test_what_a_block_does_not_use_goes_to_the_next() -> None:

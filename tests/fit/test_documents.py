@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_envelope.fit.documents import FitNode, Fitter, share
+from mcp_envelope.fit.documents import FitNode, Fitter, _first_gap, _ranges, share
+from mcp_envelope.fit.ranking import rank
 from mcp_envelope.jsontext.document import encode, parse
 
 
@@ -57,3 +59,52 @@ def test_what_was_fitted_is_let_go_at_once() -> None:
         assert not any(isinstance(each, FitNode) for each in gc.get_objects())
     finally:
         gc.enable()
+
+
+def fitted_to(room: int, document: Any, **more: Any) -> tuple[Any, list[tuple[str, int, int]]]:
+    fitted = Fitter(parse(encode(document)), **more).fit(room)
+    assert fitted is not None
+    assert len(fitted.json) <= room
+    return json.loads(fitted.json), [(cut.path, cut.kept, cut.total) for cut in fitted.cuts]
+
+
+def test_a_list_whose_items_cannot_be_cut_is_left_empty() -> None:
+    assert fitted_to(100, [10**200, 10**200]) == ([], [("", 0, 2)])
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_a_few_large_items_share_the_room(count: int) -> None:
+    shown, cuts = fitted_to(1000, ["x" * 2000] * count)
+    assert len(shown) == count
+    lengths = [len(item) for item in shown]
+    assert max(lengths) - min(lengths) <= 8
+    assert sum(lengths) > 900 - 12 * count
+    assert [cut[0] for cut in cuts] == [f"/{index}" for index in range(count)]
+
+
+def test_a_ranking_is_for_its_path_alone() -> None:
+    by_n = rank("-n")
+    rows = [{"n": number} for number in range(50)]
+    best = list(range(49, -1, -1))
+
+    def kept(pattern: str, document: Any) -> list[int]:
+        shown, _ = fitted_to(200, document, rankings={pattern: by_n})
+        while isinstance(shown, dict):
+            shown = next(iter(shown.values()))
+        return sorted((row["n"] for row in shown), reverse=True)
+
+    for pattern in ("/a", "a", "/*"):
+        found = kept(pattern, {"a": rows})
+        assert found == best[: len(found)]
+    found = kept("/*/rows", {"a": {"rows": rows}})
+    assert found == best[: len(found)]
+    # A longer or a shorter path, or another name, is another list.
+    for pattern in ("/a/rows", "/*/*", "/b", ""):
+        assert 0 in kept(pattern, {"a": rows})
+
+
+def test_kept_rows_are_told_as_ranges() -> None:
+    assert _ranges([0, 1, 2, 5, 8, 9]) == "0-2, 5, 8-9"
+    assert _ranges([3]) == "3"
+    assert _ranges([0, 2]) == "0, 2"
+    assert [_first_gap(each) for each in ([2, 0, 1], [1, 2], [0, 1, 3], range(4))] == [3, 0, 2, 4]

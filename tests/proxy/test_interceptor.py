@@ -9,6 +9,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from mcp_envelope.proxy import frames
+from mcp_envelope.proxy.streamable_http import request_key
 from mcp_envelope.vault.ledger import Ledger
 
 from .harness import META, NOTICE, ROWS, Talk, call, count, frame, request, result, rows, texts, tool, typed
@@ -636,3 +638,18 @@ def test_a_response_with_a_method_is_fitted_because_some_read_it(
     talk.send(call(5, "f"))
     [shown], _ = talk.reply(frame({"jsonrpc": "2.0", "id": 5, "method": method, member: outcome}))
     assert len(shown) < 4000
+
+
+def test_what_a_stream_for_one_request_says_under_another_id_is_its_answer(talk: Talk) -> None:
+    """Clients take it for that."""
+    talk.listed(tool("rows", ROWS))
+    asked = call(7, "rows")
+    talk.send(asked)
+    foreign = result(8, structuredContent=rows(2000), content=[])
+    [shown], _ = talk.reply(foreign)
+    assert shown == foreign
+    talk.wire.answers = request_key(frames.read(asked))
+    [shown], _ = talk.reply(foreign)
+    assert len(shown) < len(foreign)
+    assert json.loads(shown)["id"] == 8
+    assert json.loads(shown)["result"]["structuredContent"]["_envelope"]["truncated"]
