@@ -115,6 +115,11 @@ def test_a_real_server_in_every_format(run: Run, tmp_path: Path) -> None:
     ("arguments", "code", "told"),
     [
         (["--", "no-such-program"], 1, "used: cannot start 'no-such-program': no such file or directory\n"),
+        (
+            ["--", sys.executable, "-c", "import sys; print('hello'); sys.exit('no database')"],
+            1,
+            "the server cannot be used: Connection closed; it said: no database\n",
+        ),
         ([], 2, "name one server"),
         (["--url", "http://x", "--", "y"], 2, "name one server"),
         (["--tools", "rosw", "--", *SERVER], 2, "no tool 'rosw', did you mean rows?"),

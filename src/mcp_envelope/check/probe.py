@@ -1,4 +1,4 @@
-"""ProbeOptions a server's tools as a client would, and keeps what came back.
+"""Calls a server's tools as a client would, and keeps what came back.
 
 Strategy: the official SDK's client does the protocol. Only tools that are marked read-only are called, unless the
 person says otherwise. Arguments come from a file, or else are the least that the input schema allows; such a call
@@ -8,7 +8,9 @@ may well fail, which tells how the server reports mistakes. One more call of eac
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -85,9 +87,11 @@ def probe(
 async def _probe(target: Sequence[str] | str, calls: ProbeOptions, progress: Progress) -> Probe:
     made: list[Called] = []
     about = Implementation(name=calls.client, version=__version__)
-    try:
-        with open(os.devnull, "w") as nowhere:
-            place = target if isinstance(target, str) else stdio_client(_parameters(target), errlog=nowhere)
+    # The SDK logs whatever a server prints besides messages with a traceback, and goes on.
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        try:
+            place = target if isinstance(target, str) else stdio_client(_parameters(target), errlog=log)
             async with Client(place, read_timeout_seconds=calls.timeout, client_info=about) as client:
                 tools = await _tools(client)
                 chosen = [tool for tool in tools if _is_chosen(tool, calls)]
@@ -98,8 +102,10 @@ async def _probe(target: Sequence[str] | str, calls: ProbeOptions, progress: Pro
                     progress(done, len(planned), call.tool["name"])
                     made.append(await _called(client, call))
                 progress(len(planned), len(planned), "")
-    except (Exception, BaseExceptionGroup) as error:
-        raise NoServer(_reason(error)) from None
+        except (Exception, BaseExceptionGroup) as error:
+            log.seek(0)
+            said = [line.strip() for line in log if line.strip()][-1:]
+            raise NoServer("; it said: ".join([_reason(error), *said])) from None
     others = [tool["name"] for tool in tools if tool not in chosen and tool["name"] != READ_TOOL]
     return Probe(tools, made, [] if calls.wanted else others)
 
