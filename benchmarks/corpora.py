@@ -24,6 +24,8 @@ from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
+from benchmarks.languages import FITTED
+
 CACHE = Path(__file__).parent / ".cache"
 SIZE = 64_000  # characters per text
 REQUIRED = (
@@ -529,6 +531,7 @@ def calibration(offline: bool = False) -> dict[str, bytes]:
     for mark in "-=*#_~.+xXZz0159aAeEtTnqQ \n\t/\\,:é中":
         texts[f"run of {mark!r}"] = fill(partial(m.runs, mark), "", 12_000)
     texts["control characters"] = fill(lambda: m.rand("".join(map(chr, range(128))), 200), size=12_000)
+    texts |= {f"script {name}": text for name, text in FITTED.items()}
     if not offline:
         django = "django==5.2.19"
         rust = members("mercurial==7.2.4", r"\.rs$") + members("orjson==3.13.0", r"orjson-[\d.]+/src/.*\.rs$")
@@ -547,8 +550,13 @@ def calibration(offline: bool = False) -> dict[str, bytes]:
             "HTML, templates": take(members(django, r"\.html$")),
         }
         texts |= {name: translations(code, django) for name, code in LANGUAGES.items()}
-        rare = re.findall(r"\w+", "hy ka bn ta te km vi uk bg cs my ml ne kn mk lt hu is az")
+        rare = re.findall(
+            r"\w+", "hy ka bn ta te km vi uk bg cs my ml ne mr pa ur kn mk lt hu is az es pt mn ug ckb kk"
+        )
         texts |= {f"language {code}": translations(code, django)[:8_000] for code in rare}
+        cased = {name: text.upper() for name, text in texts.items() if name in ("Russian", "Greek")}
+        cased |= {code: texts[f"language {code}"].upper() for code in ("uk", "hy")}
+        texts |= {f"capitals {name}": text[:8_000] for name, text in cased.items()}
     return {name: text.encode() for name, text in texts.items()}
 
 

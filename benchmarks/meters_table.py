@@ -15,6 +15,7 @@ from timeit import repeat
 
 import msgspec
 from benchmarks import corpora
+from benchmarks.languages import HELD
 
 from mcp_envelope.budget import METERS
 from mcp_envelope.budget import meter_named as meter
@@ -51,6 +52,21 @@ def accuracy() -> list[str]:
     return broken
 
 
+def languages() -> None:
+    """Prints the estimate's error on a few everyday sentences in each language, and on the same in capitals."""
+    exact, estimate = meter("exact"), meter("estimate")
+    print("\n| language | chars / token | estimate | in capitals |\n|---|--:|--:|--:|")
+    for name, sentences in HELD.items():
+        error, capitals = (
+            f"{estimate.count(text) / exact.count(text) - 1:+.0%}"
+            for text in (sentences.encode(), sentences.upper().encode())
+        )
+        if sentences.upper() == sentences:
+            capitals = ""
+        length = len(sentences) / exact.count(sentences.encode())
+        print(f"| {name} | {length:.2f} | {error} | {capitals} |")
+
+
 def speed() -> None:
     """Prints each meter's time as a multiple of encoding a JSON text of the same size."""
     print("\n| JSON text | " + " | ".join(METERS) + " |\n|---|" + "--:|" * len(METERS))
@@ -77,6 +93,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit 1 if a bold text is out of bounds")
     check = parser.parse_args().check
     broken = accuracy()
+    languages()
     speed()
     if broken:
         print(f"out of bounds: {', '.join(broken)}", file=sys.stderr)

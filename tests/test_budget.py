@@ -1,8 +1,10 @@
 """Each meter's definition, the estimate's bounds, and its accuracy on held-out texts that need no network."""
 
 import random
+import string
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ from mcp_envelope.budget import meter_named as meter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import corpora
+from benchmarks.languages import HELD
 
+PRINTABLE = string.printable[:95]
 utf8 = st.text(st.characters(exclude_categories=["Cs"]), max_size=400).map(str.encode)
 # Long enough to cross the estimate's blocks: a short text, repeated.
 long_utf8 = st.builds(lambda text, n: text * n, utf8, st.integers(1, 400))
@@ -102,7 +106,7 @@ def test_the_sum_of_costs_is_exact(costs: bytes) -> None:
 def test_the_fitted_costs_leave_the_sum_room() -> None:
     from mcp_envelope import budget as meters
 
-    for table in (meters._PAIR_COSTS, meters._BYTE_COSTS):
+    for table in (meters._PAIR_COSTS, meters._BYTE_COSTS, meters._UNIT_COSTS):
         assert len(table) == 256
         assert max(table) <= 127
 
@@ -153,6 +157,49 @@ def test_the_estimate_is_close_on_chinese() -> None:
     text = "\n".join(random.Random(3).choices(sentences, k=40)).encode()
     error = meter("estimate").count(text) / meter("exact").count(text) - 1
     assert -0.05 <= error <= 0.2
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_the_estimate_is_close_in_every_language(name: str) -> None:
+    # A few sentences vary more than a page does; what matters is that none is far too low.
+    for text in (HELD[name].encode(), HELD[name].upper().encode()):
+        error = meter("estimate").count(text) / meter("exact").count(text) - 1
+        assert -0.15 <= error <= 0.4
+
+
+def test_the_estimate_of_a_script_that_was_not_fitted_is_never_low() -> None:
+    mixed = random.Random(9)
+    scripts = {
+        "Cherokee": (0x13A0, 0x13F5),
+        "Vai": (0xA500, 0xA60B),
+        "Yi": (0xA000, 0xA48C),
+        "Linear B": (0x10000, 0x1000B),
+    }
+    scripts |= {
+        "Tifinagh": (0x2D30, 0x2D65),
+        "Cuneiform": (0x12000, 0x12399),
+        "Han, rare": (0x20000, 0x2A6DF),
+    }
+    scripts |= {"Canadian": (0x1401, 0x166C), "N'Ko": (0x7CA, 0x7E7), "Mongolian": (0x1820, 0x1842)}
+    for name, (first, last) in scripts.items():
+        text = " ".join(
+            "".join(chr(mixed.randint(first, last)) for _ in range(5)) for _ in range(60)
+        ).encode()
+        assert meter("estimate").count(text) >= 0.95 * meter("exact").count(text), name
+
+
+@given(st.text(string.printable, min_size=1, max_size=12), st.integers(1, 300))
+def test_a_change_of_byte_is_a_fifth_of_a_token_at_least(text: str, times: int) -> None:
+    repeated = (text * times).encode()
+    changes = sum(one != other for one, other in pairwise(repeated))
+    assert meter("estimate").count(repeated) >= changes // 5
+
+
+def test_ascii_made_to_fool_the_estimate_is_at_most_five_times_too_low() -> None:
+    mixed = random.Random(5)
+    for unit in ("~}", ")~", "nN", "hcMm", "dhm", *("".join(mixed.sample(PRINTABLE, 2)) for _ in range(300))):
+        for text in (unit * 400, "".join(mixed.choices(unit, k=800))):
+            assert meter("exact").count(text.encode()) <= 5 * meter("estimate").count(text.encode()), unit
 
 
 @given(

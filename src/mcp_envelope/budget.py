@@ -7,9 +7,10 @@ text's load is what it takes of the limit that it comes closest to, as if all of
 Meters count bytes, UTF-16 units / 4, estimated tokens, or exact tokens. The estimate runs several times per
 result, so it doesn't tokenize, and doesn't loop over bytes in Python. Every byte has a kind (there are 32), and
 every kind has a cost that depends on the sort of byte before it (8 sorts); every byte adds a small cost of its
-own. The costs were fitted once to o200k, erring on the high side (benchmarks/meters_calibrate.py). The sum
-takes a handful of passes in C: `translate` looks up costs, one long integer pairs each byte with its neighbour,
-and Adler-32 adds the costs.
+own. A character beyond ASCII costs what its script does: by the 256 characters that it stands among, and by its
+row there, which tells capitals from small letters. The costs were fitted once to o200k, erring on the high side
+(benchmarks/meters_calibrate.py). The sum takes a handful of passes in C: `translate` looks up costs, one long
+integer pairs each byte with its neighbour, and Adler-32 adds the costs.
 """
 
 from __future__ import annotations
@@ -240,7 +241,7 @@ _KINDS = (
     *(" ", "\n\r", "\t"),
     *('"', "'`", ",", ":;", "([{", ")]}", "\\", "/", ".", "_", "-", "<>=", "|*#~+", "!?@$%^&"),
 )
-_CONTROL, _TAIL, _LEAD2, _LEAD = 28, 29, 30, 31
+_CONTROL, _BEYOND = 28, 29
 _DIGIT = _KINDS.index("0123456789")
 # The sorts of preceding byte. Whitespace is 0, which also applies before the first byte of a text.
 _SORTS = (
@@ -252,7 +253,7 @@ _OTHER, _NOT_ASCII = 6, 7
 
 def _classes() -> bytes:
     """Return a table with the kind of each byte in the low five bits and its sort in the high three."""
-    kinds = [_CONTROL] * 128 + [_TAIL] * 64 + [_LEAD2] * 32 + [_LEAD] * 32
+    kinds = [_CONTROL] * 128 + [_BEYOND] * 128
     sorts = [_OTHER] * 128 + [_NOT_ASCII] * 128
     for table, groups in ((kinds, _KINDS), (sorts, _SORTS)):
         for number, group in enumerate(groups):
@@ -269,26 +270,61 @@ _SORT_MASK = int.from_bytes(b"\xe0" * _BLOCK, "big")
 _DIGIT_MORE = bytes((_DIGIT | 4 << 5,))
 _THREE_MORE_DIGITS = _DIGIT_MORE * 3
 
-# BEGIN fitted by benchmarks/meters_calibrate.py: hundredths of a token
+# Characters beyond ASCII, as UTF-16. The upper byte of a unit is its page: one for each script, as far as 32 go.
+# Lower bytes are in eight rows, divided so that capitals and small letters of Greek, Cyrillic, Armenian, and the
+# scripts that share a page are apart.
+_ASCII, _NOT_PLAIN = bytes(range(128)), bytes(range(128, 256))
+_PAGES = (
+    *((page,) for page in (*range(7), *range(0x09, 0x12))),
+    *((0x12,), (0x13,), (0x17,), (0x1E,), (0x1F,), (0x20,), range(0x21, 0x24)),
+    *((*range(0x24, 0x28), 0x2B), (0x30,), range(0x31, 0x34), range(0x4E, 0xA0), range(0xAC, 0xD8)),
+    *(range(0xD8, 0xDC), range(0xDC, 0xE0), (0xFE, 0xFF)),
+)
+_OTHER_PAGES = len(_PAGES)
+_ROWS = (0x30, 0x40, 0x50, 0x60, 0x80, 0xAC, 0xD0)  # where the second and further rows begin
+
+
+def _page_classes() -> bytes:
+    table = [_OTHER_PAGES] * 256
+    for number, pages in enumerate(_PAGES):
+        for page in pages:
+            table[page] = number
+    return bytes(table)
+
+
+_PAGE_CLASSES = _page_classes()
+_ROW_CLASSES = bytes(sum(byte >= start for start in _ROWS) << 5 for byte in range(256))
+
+# BEGIN fitted by benchmarks/meters_calibrate.py: hundredths of a token, and fortieths for a unit
 _PAIR_COSTS = bytes.fromhex(
-    "0402020202025a0c0d0c7f0102075818357f351b7f3e38787f033c236632090d"
-    "0e050001182a7f664e734a3f7f3c372d6f7f4d1f5d3b1e1e1e53695667320d15"
-    "040531051e7f0c1e1e7f571e70624f4d1e1e2538433c1e1e3c3672397f32120f"
-    "0717080a1c28270e1b0c521e1e545a591d1e1e63615c5b1e3d637f7f7f326b3f"
-    "6859585f5f5c58686c4000647f445c55797f671e626f644b757f46746e326771"
-    "15171a1a71547f25191b453a57580b081a070b193659744c0425232b6d32797a"
-    "0d0f07080b0d2715134d681e385e047f3e7b3111110202020102027f7f327f1d"
-    "0a0b060a0b33575e51516c1e7f50657e314443605349285044585e1d7c010c14"
+    "0402020202025a0c0d0c7f0102075818357f351b7f3e38787f033c2366000000"
+    "0e050001182a7f664e734a3f7f3c372d6f7f4d1f5d3b1e1e1e53695667000000"
+    "040531051e7f0c1e1e7f571e70624f4d1e1e2538433c1e1e3c3672397f000000"
+    "0717080a1c28270e1b0c521e1e545a591d1e1e63615c5b1e3d637f7f7f000000"
+    "6859585f5f5c58686c4000647f445c55797f671e626f644b757f46746e000000"
+    "15171a1a71547f25191b453a57580b081a070b193659744c0425232b6d000000"
+    "0d0f07080b0d2715134d681e385e047f3e7b3111110202020102027f7f000000"
+    "0a0b060a0b33575e51516c1e7f50657e314443605349285044585e1d7c000000"
 )
 _BYTE_COSTS = bytes.fromhex(
     "0707070505070705060005060814070506070606080707050607050706060606"
     "0018000046000e00000000020000000001010008000100000001000a6000271d"
     "49001d00000c0c73030a7f7f0000002800280000187f7b6c000a283809355900"
     "00001900000a3e000000345a0000000005280000002737000110271613000207"
-    "12000000060000000000230013451c000011070039003d00380a00000006182a"
-    "0000031b0018041b032404005102040019010030030100000d002c0000000008"
-    "505040344e393c5855414f5050501a020b00515062044211050a291a50505050"
-    "0000311f4109011e43002c0b0035507a76505050505050505050505050505050"
+    "0000000000000000000000000000000000000000000000000000000000000000"
+    "0000000000000000000000000000000000000000000000000000000000000000"
+    "0000000000000000000000000000000000000000000000000000000000000000"
+    "0000000000000000000000000000000000000000000000000000000000000000"
+)
+_UNIT_COSTS = bytes.fromhex(
+    "781e5e461c4f0f04333406040d3a1d78615578634e274c37045f270f76283f78"
+    "783b52500e1c0a04042d04171c500d7854517151503e5045505d2a282e28447d"
+    "7822535004300a340437321b0d4626785152784550505e582b663c2d76285379"
+    "7831225028325645324a494a49454c785050784d4e505d2b066a2c3077284e78"
+    "78455150500e31041d4f500578364e785753784f4a4e5b551a69042577284c7f"
+    "315c5227040e04101b07043c524d4a765a780b09774e3c29306a1c1b78284e7a"
+    "443e4d104e42040e05131306525a507755782c16664c5c5c0b70291078285078"
+    "255f4e5242115e5e4150643650740e7756782e044d4f5c7120780b0d78284e78"
 )
 # END fitted
 
@@ -297,6 +333,21 @@ def _pairs(block: bytes) -> bytes:
     """Return for each byte its own kind and the sort of the byte before it."""
     number = int.from_bytes(block.translate(_CLASSES), "big")
     return (number & _KIND_MASK | number >> 8 & _SORT_MASK).to_bytes(len(block), "big")
+
+
+def _units(text: bytes) -> bytes:
+    """Return for each UTF-16 unit beyond ASCII its page and its row."""
+    wide = text.translate(None, _ASCII).decode("utf-8", "replace").encode("utf-16-be")
+    pages = int.from_bytes(wide[::2].translate(_PAGE_CLASSES), "big")
+    rows = int.from_bytes(wide[1::2].translate(_ROW_CLASSES), "big")
+    return (pages | rows).to_bytes(len(wide) // 2, "big")
+
+
+def _changes(text: bytes) -> int:
+    """Return how many ASCII bytes differ from the one before."""
+    plain = text if text.isascii() else text.translate(None, _NOT_PLAIN)
+    number = int.from_bytes(plain, "big")
+    return len(plain) + 1 - (number ^ number >> 8).to_bytes(len(plain) + 1, "big").count(0)
 
 
 def _total(costs: bytes) -> int:
@@ -324,9 +375,15 @@ class _Estimate:
             cost += 100 * pairs.count(_THREE_MORE_DIGITS) + _total(pairs.translate(_PAIR_COSTS))
             start += len(pairs)
         cost += _total(text.translate(_BYTE_COSTS))
-        # A token has at least one byte, and rarely more than eight, except in runs of one character. So even
-        # text made to fool the costs isn't counted more than about eight times too low.
-        return min(max(-(-cost // 100), -(-len(text) // 8)), len(text))
+        if not text.isascii():
+            cost += _total(_units(text).translate(_UNIT_COSTS)) * 5 // 2
+        # A token has at least one byte, and rarely more than eight, except in runs of one character. No ordinary
+        # text has more than five ASCII bytes that differ from their neighbour to a token. So even text made to
+        # fool the costs isn't counted more than about five times too low.
+        least = -(-len(text) // 8)
+        if cost < 20 * len(text):
+            least = max(least, _changes(text) // 5)
+        return min(max(-(-cost // 100), least), len(text))
 
 
 _NO_SPLINTR = 'the exact meter needs splintr: pip install "mcp-envelope[exact]"'
