@@ -43,6 +43,20 @@ def test_the_files_as_they_are_now(project: Project) -> None:
     assert answer["type"] == "the type of: def total(basket):"
 
 
+def test_a_server_that_is_still_reading_the_project(project: Project) -> None:
+    """It answers that there is nothing, while the map knows better."""
+    asked: list[tuple[str, dict[str, Any]]] = [("nav_references", TOTAL), ("nav_call_hierarchy", TOTAL)]
+    answers = project.calls(*asked, dialect="transcend", language_server=fake("still-reading"))
+    for answer, key in zip(answers, ("references", "calls"), strict=True):
+        data = answer.structured_content["data"]
+        assert data["via"] == "fallback-map"
+        assert data[key]
+        assert "may still be reading the project" in answer.structured_content["warnings"][0]
+    unused = {"node": "py:shop/orphan.py#Lonely"}
+    (miss,) = project.calls(("nav_references", unused), dialect="ctxo", language_server=fake("still-reading"))
+    assert "found" in miss.content[0].text
+
+
 def test_a_crash_is_survived(project: Project, tmp_path: Path) -> None:
     server = fake("crash-once", str(tmp_path / "crashed"))
     answer, status = project.calls(

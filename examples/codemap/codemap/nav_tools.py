@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mcp_envelope import Link, Miss, Reply, enveloped, rank
+from mcp_envelope import Link, Miss, Reply, enveloped, fallback, rank
 from mcp_envelope.anchors import NodeId
 
 from .arguments import Col, File, Filter, Line, OptionalNode, link
@@ -64,7 +64,10 @@ class NavTools:
         found, is_live = await self._navigator.try_to(
             "The references", spot, "textDocument/references", "referencesProvider", context
         )
-        locations = self._live(spot, found) if is_live else self._mapped_references(spot)
+        locations = self._live(spot, found) if is_live else []
+        if not locations and (not is_live or self._repository.index.is_built):
+            locations = self._mapped_references(spot)
+            is_live = self._nothing_missed("The references", is_live, bool(locations))
         shown = [each for each in locations if each["anchor"].file.startswith(fileFilter)]
         if not shown:
             return Miss("Check it with find_dead_code before you remove anything.", "Nothing uses it.")
@@ -143,12 +146,23 @@ class NavTools:
                 if place is not None:
                     name, kind, anchor = place
                     calls.append(Call(id=name, kind=kind, anchor=anchor, calls=len(each["fromRanges"])))
-        if not is_live:
+        if not calls and (not is_live or self._repository.index.is_built):
             calls = self._mapped_calls(spot, direction)
+            is_live = self._nothing_missed(what, is_live, bool(calls))
         data = CallHierarchy(
             via="language server" if is_live else "fallback-map", direction=direction, calls=calls
         )
         return Reply(data, summary=f"{len(calls)} {direction} calls")
+
+    def _nothing_missed(self, what: str, is_live: bool, is_mapped: bool) -> bool:
+        """Whether a live answer without anything in it stands, which it doesn't if the map knows something."""
+        if is_live and is_mapped:
+            # A server that has just started answers before it has read the project.
+            reading = (
+                "The language server found none; it may still be reading the project. Ask again in a moment."
+            )
+            fallback(what, "fallback-map", reading)
+        return is_live and not is_mapped
 
     def _live(self, spot: Spot, found: object) -> list[Location]:
         """Return what a language server found, with the symbols around, as far as the map knows them."""
