@@ -16,7 +16,7 @@ import msgspec
 import pydantic
 import pytest
 
-from mcp_envelope import JSONError, PayloadError, Schema, SchemaError, rank, seal, widen
+from mcp_envelope import JSONError, PayloadError, Reply, Schema, SchemaError, rank, seal, widen
 from mcp_envelope.budget import meter_named as meter
 from mcp_envelope.config import Policy
 
@@ -526,3 +526,17 @@ def test_an_image_among_many_blocks_does_not_hide_the_rest() -> None:
     blocks[2] = {"type": "audio", "data": "QUJD" * 9000, "mimeType": "audio/wav"}
     shown = json.loads(seal(blocks, tokens=1000).content)
     assert sum(block["text"].startswith("row ") for block in shown) == 39
+
+
+@pytest.mark.parametrize("profile", ["standard", "debug"])
+def test_an_envelope_of_the_payloads_own_stays_while_nothing_is_cut(profile: Any) -> None:
+    own = {"_envelope": {"theirs": 1}, "rows": [1, 2]}
+    assert json.loads(seal(own, profile=profile).structured or b"") == own
+    assert json.loads(seal({"rows": [1, 2]}, profile=profile).structured or b"")["_envelope"]["budget"]
+
+
+def test_a_reply_without_data_and_without_a_schema_is_its_text() -> None:
+    sealed = seal(Reply(texts=["Done."]))
+    assert sealed.structured is None
+    assert not sealed.is_error
+    assert [block["text"] for block in json.loads(sealed.content)] == ["Done."]

@@ -48,6 +48,12 @@ def test_a_lane_that_uses_the_limit_is_not_improved_upon() -> None:
     assert searched(lambda room: room, 1000, 5000, 600)[1] == [600]
 
 
+def test_the_search_reaches_the_whole_payload() -> None:
+    lane, tried = searched(lambda room: room, 1000, 50, 100)
+    assert lane is not None
+    assert lane.used == max(tried) == 100
+
+
 def test_the_limit_itself_is_allowed_and_nothing_beyond_it() -> None:
     # Steps of 100 bytes: only a whole number of them can be used.
     for limit, used in [(1000, 1000), (999, 900), (1001, 1000)]:
