@@ -358,7 +358,7 @@ def _filled_up(
     plan: Plan, fitter: Fitter, lane: Lane, fitted: Fitted, frame: Callable[[Fitted], Lane]
 ) -> Lane:
     """Return the lane with all items for which the search, which works in bytes and in shares, left room."""
-    free = plan.budget.most_bytes * (plan.limit - lane.used + 1) // max(plan.limit, 1)
+    free = plan.budget.most_bytes * (plan.limit - lane.load + 1) // max(plan.limit, 1)
     for cut in sorted(lane.cuts, key=lambda cut: -cut.dropped):
         low, high = 0, fitter.following(cut, free)
         while low < high:

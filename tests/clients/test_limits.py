@@ -88,3 +88,17 @@ def test_the_limits_of_each_client_leave_room_for_a_notice(name: str) -> None:
         for least in (caps.max_bytes, caps.characters, caps.error_characters):
             assert least is None or least >= 4000
         assert caps.lines is None or caps.lines >= 100
+
+
+@pytest.mark.parametrize("dialect", ["ctxo", "transcend", "gel", "scalpel"])
+@given(payload=PAYLOADS, caps=LIMITS, limit=st.integers(1000, 4000))
+def test_every_dialect_is_within_all_limits(dialect: str, payload: Any, caps: Caps, limit: int) -> None:
+    budget = Budget(limit, meter_named("estimate"), caps=caps)
+    content = shown(seal(payload, budget=budget, dialect=dialect).content)
+    assert budget.load(content, budget.meter.count(content)) <= limit
+
+
+def test_ctxo_keeps_a_limit_of_the_client_with_texts_beside_the_data() -> None:
+    budget = Budget(5000, meter_named("estimate"), caps=Caps(max_bytes=8000))
+    for payload in ({"results": ["error 漢字"] * 1200}, {"text": "error 漢字 " * 1200}):
+        assert len(shown(seal(payload, budget=budget, dialect="ctxo").content)) <= 8000

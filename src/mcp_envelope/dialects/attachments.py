@@ -67,10 +67,10 @@ def fit_with_attachments(dialect: Dialect, plan: Plan) -> Lanes:
         if (whole := _joined(plan, lanes, parts)) is not None:
             return whole
         # The document took too much: fit it again to what the blocks leave.
-        smaller = replace(plan, reserved=parts.used + _SEAM)
+        smaller = replace(plan, reserved=parts.load + _SEAM)
         lanes = dialect.fit(smaller)
         # ctxo's document may exceed its limit, as its contract says.
-        must = not lanes.content.fits(smaller.limit)
+        must = plan.budget.is_own and not lanes.content.fits(smaller.limit)
         if (whole := _joined(plan, lanes, parts, must=must)) is not None:
             return whole
         room = room * 3 // 4 - _SEAM
@@ -104,7 +104,7 @@ def _room(plan: Plan, document: Lane) -> int:
     """Return what the blocks may use, in the budget's unit, so that the smallest document is still possible."""
     limit = plan.budget.limit
     least = MIN_BYTES if plan.budget.unit == "bytes" else MIN_TOKENS
-    return min(max(limit - document.used - _SEAM, limit // 2), limit - min(least, document.used + _SEAM))
+    return min(max(limit - document.load - _SEAM, limit // 2), limit - min(least, document.load + _SEAM))
 
 
 def _fitted(plan: Plan, blocks: Sequence[Block], limit: int, image_cuts: Sequence[Cut]) -> Lane | None:

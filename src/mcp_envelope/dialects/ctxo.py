@@ -168,7 +168,7 @@ def _miss(miss: Problem, most: int) -> bytes:
 def _first_that_fits(plan: Plan, shape: Callable[[int], bytes]) -> bytes:
     for most in _CHARACTERS:
         text = shape(most)
-        if plan.budget.meter.count(text) <= plan.limit:
+        if plan.budget.load(text, plan.budget.meter.count(text)) <= plan.limit:
             break
     return text
 
@@ -292,7 +292,8 @@ class _Document:
         return sum(1 for _ in takewhile(lambda size: size <= limit, sizes))
 
     def fits(self, text: bytes) -> bool:
-        return self.plan.budget.meter.count(text) <= self.plan.limit
+        budget = self.plan.budget
+        return budget.load(text, budget.meter.count(text)) <= self.plan.limit
 
     def _text(self, truncated: bool) -> bytes:
         parts = [

@@ -394,11 +394,11 @@ def _content(plan: Plan, truncated: bool) -> tuple[Lane, _Shown]:
     links = len(plan.outcome.links)
     while True:
         shown = _shown(plan, truncated, characters, links)
-        lane = plan.lane(b"[%b]" % b",".join(shown.blocks), ())
+        lane = plan.content(shown.blocks, ())
         if lane.fits(plan.limit) or (characters < _LEAST_TEXT and not links):
             return lane, shown
         if characters >= _LEAST_TEXT:
-            characters = min(characters * plan.limit // lane.used, characters - 20)
+            characters = min(characters * plan.limit // lane.load, characters - 20)
         else:
             links -= 1
 
