@@ -8,7 +8,7 @@ import pytest
 
 from mcp_envelope.budget import Budget
 from mcp_envelope.fit.documents import Cut, CutKind
-from mcp_envelope.lanes import Lane, _are_neighbours, first_that_fits, largest_room
+from mcp_envelope.lanes import Lane, _are_neighbours, _next_room, first_that_fits, largest_room
 
 BUDGET = Budget.of(max_bytes=10_000)
 
@@ -52,6 +52,12 @@ def test_the_search_reaches_the_whole_payload() -> None:
     lane, tried = searched(lambda room: room, 1000, 50, 100)
     assert lane is not None
     assert lane.used == max(tried) == 100
+
+
+def test_the_next_room_lies_between_those_that_were_tried() -> None:
+    for low, high in [(100, 102), (100, 110), (100, 400), (0, 1000)]:
+        for load_high in (61, 500, 100_000):
+            assert low < _next_room(low, 59, high, load_high, 60) < high
 
 
 def test_the_limit_itself_is_allowed_and_nothing_beyond_it() -> None:

@@ -162,3 +162,9 @@ def test_a_word_in_more_than_one_row_of_sixteen_says_nothing() -> None:
     # Twice in each row is still one row.
     rows = [{"n": number, "text": "gateway gateway" if number >= 300 else "x"} for number in range(320)]
     assert order_of(rows, {"query": "gateway"}) is not None
+
+
+def test_a_status_that_differs_in_most_rows_is_none() -> None:
+    for values, is_status in [(20, True), (21, False)]:
+        rows = [{"n": number, "status": f"failed {number % values}"} for number in range(40)]
+        assert (order_of(rows) is not None) == is_status

@@ -17,6 +17,7 @@ from mcp_envelope.budget import meter_named
 from mcp_envelope.config import Policy
 from mcp_envelope.dialects.notice import META_KEY
 from mcp_envelope.envelope import Sealed
+from mcp_envelope.fit.survey import Survey
 from mcp_envelope.fit.tables import identifier, tables_in
 from mcp_envelope.jsontext.document import parse
 from mcp_envelope.payload import Payload
@@ -245,3 +246,12 @@ def test_entries_of_an_outline_cannot_be_taken_for_our_words(text: str) -> None:
     for line in entries.split("\n"):
         assert line.isprintable()
         assert "envelope_read" not in line or '"' in line.split("envelope_read")[0]
+
+
+def test_what_was_looked_at_is_let_go() -> None:
+    survey = Survey()
+    survey.cut_list("/a", parse(b"[1]"))
+    survey.roots[""] = parse(b"{}")
+    survey.lines("/b", b"text")
+    survey.forget()
+    assert not (survey._nodes or survey.roots or survey._lines or survey._texts)
