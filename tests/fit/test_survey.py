@@ -254,4 +254,4 @@ def test_what_was_looked_at_is_let_go() -> None:
     survey.roots[""] = parse(b"{}")
     survey.lines("/b", b"text")
     survey.forget()
-    assert not (survey._nodes or survey.roots or survey._lines or survey._texts)
+    assert not any([survey._nodes, survey.roots, survey._lines, survey._texts])
