@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from mcp_envelope.clients.known import client
 from mcp_envelope.config import Settings
-from mcp_envelope.gateway import Gateway
+from mcp_envelope.gateway import Call, Gateway
+from mcp_envelope.jsontext.document import text_block
+from mcp_envelope.payload import Result
+
+from .shown import shown
 
 
 @pytest.fixture
@@ -50,3 +55,11 @@ def test_so_may_the_environment_and_the_program(project: Path) -> None:
     assert place(Gateway(Settings(environ=environ), ledger=False)) == "mine.db"
     assert place(Gateway(Settings(environ={}), vault=str(project / "given.db"), ledger=False)) == "given.db"
     assert Gateway(Settings(environ={}), vault="none", ledger=False).vault is None
+
+
+def test_a_failure_is_within_the_clients_limit_for_failures() -> None:
+    gateway, asking = Gateway(Settings(environ={}), vault="none", ledger=False), client("qwen-code")
+    call = Call(tool="t", policy=gateway.policy("t", client=asking), client=asking)
+    sealed = gateway.finish(Result([text_block("abc \n" * 2700)], None, True), call)
+    assert sealed is not None
+    assert len(shown(sealed.content)) <= 13_000

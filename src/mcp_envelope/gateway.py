@@ -648,14 +648,14 @@ def _is_within(result: Result, call: Call) -> bool:
             return False
     if budget is None:
         return True
+    if result.is_error:
+        budget = budget.for_errors
     both = result.structured is not None and shares_budget(call)
     if budget.is_certain_size(2 * measured.size if both else measured.size):
         return True
     # Only counting tells, unless it is hopeless.
     if measured.size > budget.most_json:
         return False
-    if result.is_error:
-        budget = budget.for_errors
     lanes = measured.lanes()
     if both:
         return sum([budget.load(lane, budget.meter.count(lane)) for lane in lanes]) <= budget.limit

@@ -211,6 +211,8 @@ def _as_record(row: Any) -> dict[str, Any]:
 def _flatten(prefix: str, rows: Sequence[Any], nested: int, unopened: Collection[str]) -> Columns | None:
     """The columns of some objects, of which a few may be None; None if there are too many."""
     made: Columns = {}
+    if len(set(chain.from_iterable([row for row in rows if row]))) > WIDEST:
+        return None
     for key, values in _transposed(rows).items():
         name = prefix + key
         inner: Columns | None = None
