@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from mcp_envelope.dialects.gel import EMOJI, tool_response_envelope_schema
-from mcp_envelope.lint.linter import lint_tree
+from mcp_envelope.lint import lint_tree
 from mcp_envelope.lint.rules import RULES
 
 from .cases import LINK, META

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_envelope.lint import RULES, SourceFile, lint
-from mcp_envelope.lint.linter import lint_tree
+from mcp_envelope.lint import RULES, SourceFile, lint, lint_tree
 
 from .marked import FASTMCP, SDK, check, in_tool
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcp_envelope.lint import NotPython, SourceFile, fix, lint
-from mcp_envelope.lint.linter import lint_tree
+from mcp_envelope.lint import NotPython, SourceFile, fix, lint, lint_tree
 
 from ..conftest import examples
 from .marked import FASTMCP, in_tool
@@ -92,7 +91,7 @@ def test_recursion_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RecursionError
 
     source = SourceFile(TOOL)
-    monkeypatch.setattr("mcp_envelope.lint.linter.Checks.findings", deep)
+    monkeypatch.setattr("mcp_envelope.lint.findings", deep)
     with pytest.raises(NotPython, match="nested too deeply"):
         lint(source)
     assert lint_tree(source.tree) == []

@@ -13,8 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..lint import RULES, Finding, LintRule, NotPython, SourceFile, fix, lint
-from ..lint.linter import python_files
+from ..lint import RULES, Finding, LintRule, NotPython, SourceFile, fix, lint, python_files
 from ..lint.report import FORMATS, Linted, render
 from ..lint.rules import chosen
 from ..lint.source import Unreadable

@@ -9,18 +9,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from .names import MCP_ROOTS, Names
+from .module import MCP_ROOTS, Module
 
 _DUMPS: Final = frozenset(
     {"json.dumps", "orjson.dumps", "ujson.dumps", "simplejson.dumps", "rapidjson.dumps"}
     | {"msgspec.json.encode", "pydantic_core.to_json", "pprint.pformat"}
 )
-_TEXT_METHODS: Final = frozenset(
-    {"strip", "rstrip", "lstrip", "decode", "encode", "format", "join", "expandtabs"}
-)
+_TEXT_METHODS: Final = ("strip", "rstrip", "lstrip", "decode", "encode", "format", "join", "expandtabs")
 _ERROR_TEXT: Final = re.compile(
     r"""[\W_]*(?:
         (?:(?:an?|the)\s+)?
@@ -32,15 +29,15 @@ _ERROR_TEXT: Final = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
-_ABOUT_ERRORS: Final = frozenset(
-    {"error", "message", "code", "status", "success", "ok", "detail", "details", "hint", "type", "error_type"}
-    | {"error_code", "status_code", "suggestion", "traceback", "isError", "is_error", "reason"}
-)
 _SAYS_WHY: Final = frozenset({"error", "message", "reason", "detail", "details"})
+_ABOUT_ERRORS: Final = _SAYS_WHY.union(
+    ("code", "status", "success", "ok", "hint", "type", "suggestion", "traceback", "isError", "is_error"),
+    ("error_type", "error_code", "status_code"),
+)
+_CONTAINERS: Final = (ast.Dict, ast.List, ast.ListComp, ast.DictComp, ast.SetComp)
 
 
-@dataclass(frozen=True, slots=True)
-class HandMadeResult:
+class HandMadeResult(NamedTuple):
     """A hand-made result. `content` is None where it cannot be seen."""
 
     name: str
@@ -52,8 +49,8 @@ class HandMadeResult:
 
 
 class Expressions:
-    def __init__(self, names: Names) -> None:
-        self.dotted = names.dotted
+    def __init__(self, module: Module) -> None:
+        self.dotted = module.dotted
 
     def mcp_class(self, node: ast.AST) -> str | None:
         """The name of the MCP class that an expression stands for."""
@@ -65,19 +62,15 @@ class Expressions:
     def result(self, node: ast.expr) -> HandMadeResult | None:
         if isinstance(node, ast.Call):
             name = self.mcp_class(node.func)
-            if name not in ("CallToolResult", "ToolResult"):
-                return None
             given = {keyword.arg: keyword.value for keyword in node.keywords}
-            if None in given:  # CallToolResult(**sealed.to_result())
+            if name not in ("CallToolResult", "ToolResult") or None in given:  # **sealed.to_result()
                 return None
             content = node.args[0] if node.args else given.get("content")
-        elif isinstance(node, ast.Dict):
+        else:
             name, given = "result", _members(node)
             content = given.get("content")
             if content is None or self.texts(content) is None:
                 return None
-        else:
-            return None
         is_error = any(_is_constant(given.get(key), True) for key in ("isError", "is_error"))
         structured = given.get("structured_content") or given.get("structuredContent")
         return HandMadeResult(name, content, structured, is_error, "meta" in given or "_meta" in given)
@@ -90,43 +83,35 @@ class Expressions:
     def texts(self, node: ast.expr) -> list[ast.expr] | None:
         """The texts of a content list, or of one block, if it holds only text."""
         if isinstance(node, ast.List | ast.Tuple) and node.elts:
-            found = [self.block(item) for item in node.elts]
-            return [text for text in found if text is not None] if None not in found else None
-        text = self.block(node.elt if isinstance(node, ast.ListComp) else node)
-        return [text] if text is not None else None
+            blocks = node.elts
+        else:
+            blocks = [node.elt if isinstance(node, ast.ListComp) else node]
+        found = [text for block in blocks if (text := self._text_of(block)) is not None]
+        return found if len(found) == len(blocks) else None
 
-    def block(self, node: ast.expr) -> ast.expr | None:
-        """The text of a text block."""
-        if isinstance(node, ast.Call) and self.mcp_class(node.func) == "TextContent":
-            return next((keyword.value for keyword in node.keywords if keyword.arg == "text"), None)
-        if isinstance(node, ast.Dict):
-            given = _members(node)
-            if _is_constant(given.get("type"), "text"):
-                return given.get("text")
-        return None
+    def _text_of(self, block: ast.expr) -> ast.expr | None:
+        if isinstance(block, ast.Call) and self.mcp_class(block.func) == "TextContent":
+            return next((keyword.value for keyword in block.keywords if keyword.arg == "text"), None)
+        given = _members(block)
+        return given.get("text") if _is_constant(given.get("type"), "text") else None
 
     def encoded(self, node: ast.expr) -> ast.expr | None:
         """The data that an expression writes as JSON, or as Python prints it."""
-        if not isinstance(node, ast.Call):
-            return None
-        if isinstance(node.func, ast.Attribute):
-            if node.func.attr == "decode":
-                return self.encoded(node.func.value)
-            if node.func.attr == "model_dump_json":
-                return node.func.value
-        dotted = self.dotted(node.func)
-        if not node.args:
-            return None
-        if dotted in _DUMPS:
-            return node.args[0]
-        if dotted in ("str", "repr") and len(node.args) == 1 and self.is_container(node.args[0]):
-            return node.args[0]
+        match node:
+            case ast.Call(func=ast.Attribute(value=inner, attr="decode")):
+                return self.encoded(inner)
+            case ast.Call(func=ast.Attribute(value=inner, attr="model_dump_json")):
+                return inner
+            case ast.Call(func=function, args=[data, *rest]):
+                dotted = self.dotted(function)
+                is_printed = dotted in ("str", "repr") and not rest and self.is_container(data)
+                return data if is_printed or dotted in _DUMPS else None
         return None
 
     def is_container(self, node: ast.expr) -> bool:
         if isinstance(node, ast.Call):
             return self.dotted(node.func) in ("dict", "list", "sorted", "dataclasses.asdict")
-        return isinstance(node, ast.Dict | ast.List | ast.ListComp | ast.DictComp | ast.SetComp)
+        return isinstance(node, _CONTAINERS)
 
     def is_error(self, node: ast.expr, caught: Collection[str]) -> bool:
         """Whether an expression is an error disguised as a result."""
@@ -139,7 +124,7 @@ class Expressions:
         if inner:
             return len(inner) == 1 and self.is_error(inner[0], caught)
         if isinstance(node, ast.Dict):
-            return self._is_error_dict(node)
+            return _is_error_dict(node)
         if _ERROR_TEXT.match(_leading(node)):
             return True
         parts = [*ast.walk(node)] if self.is_text(node) else []
@@ -152,24 +137,10 @@ class Expressions:
             for part in parts
         )
 
-    def _is_error_dict(self, node: ast.Dict) -> bool:
-        given = _members(node)
-        if _is_constant(given.get("isError"), True):
-            return True
-        verdicts = [given[key] for key in ("success", "ok", "status") if key in given]
-        if any(_is_constant(verdict, False, "error", "failed", "failure") for verdict in verdicts):
-            return not _SAYS_WHY.isdisjoint(given)
-        error = given.get("error")
-        if error is None or verdicts or len(given) != len(node.keys) or not given.keys() <= _ABOUT_ERRORS:
-            return False
-        return not _is_constant(error, None, False, True, "")
-
     def is_text(self, node: ast.expr) -> bool:
         match node:
-            case ast.JoinedStr():
+            case ast.JoinedStr() | ast.Constant(value=str()):
                 return True
-            case ast.Constant(value=value):
-                return isinstance(value, str)
             case ast.BinOp(left=left, right=right, op=ast.Add() | ast.Mod()):
                 return self.is_text(left) or self.is_text(right)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _TEXT_METHODS:
@@ -179,25 +150,38 @@ class Expressions:
         return False
 
 
+def _is_error_dict(node: ast.Dict) -> bool:
+    given = _members(node)
+    if _is_constant(given.get("isError"), True):
+        return True
+    verdicts = [given[key] for key in ("success", "ok", "status") if key in given]
+    if any(_is_constant(verdict, False, "error", "failed", "failure") for verdict in verdicts):
+        return not _SAYS_WHY.isdisjoint(given)
+    error = given.get("error")
+    if error is None or verdicts or len(given) != len(node.keys) or not given.keys() <= _ABOUT_ERRORS:
+        return False
+    return not _is_constant(error, None, False, True, "")
+
+
 def _leading(node: ast.expr) -> str:
     """The words that a text begins with, as far as the source shows them."""
     match node:
-        case ast.Constant(value=str(text)):
+        case ast.Constant(value=str(text)) | ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
             return text
-        case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
-            return text
-        case ast.BinOp(left=left, op=ast.Add() | ast.Mod()):
-            return _leading(left)
-        case ast.Call(func=ast.Attribute(value=value, attr="format")):
-            return _leading(value)
+        case (
+            ast.BinOp(left=inner, op=ast.Add() | ast.Mod())
+            | ast.Call(func=ast.Attribute(value=inner, attr="format"))
+        ):
+            return _leading(inner)
     return ""
 
 
-def _members(node: ast.Dict) -> dict[str | None, ast.expr]:
-    """The members whose keys are in the source."""
+def _members(node: ast.expr) -> dict[str | None, ast.expr]:
+    """The members of a dictionary whose keys are in the source."""
+    pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
     return {
         key.value: value
-        for key, value in zip(node.keys, node.values, strict=True)
+        for key, value in pairs
         if isinstance(key, ast.Constant) and isinstance(key.value, str)
     }
 

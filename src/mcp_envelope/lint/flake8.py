@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from .. import __version__
-from .linter import lint_tree
-from .source import Suppressions
+from . import lint_tree
+from .source import is_off
 
 
 class Plugin:
@@ -22,7 +22,7 @@ class Plugin:
 
     def __init__(self, tree: ast.Module, file_tokens: list[tokenize.TokenInfo]) -> None:
         self._tree = tree
-        self._is_off = Suppressions(file_tokens).is_off
+        self._is_off = is_off(file_tokens)
 
     def run(self) -> Iterator[tuple[int, int, str, type[Plugin]]]:
         if not self._is_off:

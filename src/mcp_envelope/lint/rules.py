@@ -133,10 +133,9 @@ class Finding:
     end_line: int
     end_column: int
     fixable: bool = False
-    # For the fixer: what was found, in which tool, and the statement that returns it.
-    node: ast.expr | None = field(default=None, compare=False, repr=False)
+    # For the fixer: in which tool, and what that returns there.
     tool: Tool | None = field(default=None, compare=False, repr=False)
-    returned: ast.stmt | None = field(default=None, compare=False, repr=False)
+    returned: ast.expr | None = field(default=None, compare=False, repr=False)
 
 
 def chosen(select: Collection[str], ignore: Collection[str]) -> frozenset[str]:

@@ -14,6 +14,7 @@ import re
 import tokenize
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -58,28 +59,19 @@ class SourceFile:
 
     @cached_property
     def tokens(self) -> list[tokenize.TokenInfo]:
-        """The tokens, as far as the file can be tokenized. Columns are in characters."""
+        """The tokens, as far as the file can be tokenized. The parser is more lenient."""
         found: list[tokenize.TokenInfo] = []
         text = _LINE_END.sub(b"\n", self.utf8).decode("utf-8", "surrogatepass")
-        try:
+        with suppress(tokenize.TokenError, SyntaxError):
             found.extend(tokenize.generate_tokens(io.StringIO(text).readline))
-        except (tokenize.TokenError, SyntaxError):  # the parser is more lenient than the tokenizer
-            return found
         return found
-
-    def offset(self, line: int, column: int) -> int:
-        """The offset of a position in the tree, whose column is in bytes."""
-        return self._starts[line - 1] + column
 
     def span(self, node: ast.expr) -> tuple[int, int]:
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
-        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
-
-    def token_offset(self, position: tuple[int, int]) -> int:
-        """The offset of a position of a token, whose column is in characters."""
-        line, column = position
-        return self._starts[line - 1] + len(self._line(line)[:column].encode("utf-8", "surrogatepass"))
+        return self._starts[node.lineno - 1] + node.col_offset, self._starts[
+            node.end_lineno - 1
+        ] + node.end_col_offset
 
     def column(self, line: int, column: int) -> int:
         """A column of the tree, in characters."""
@@ -92,10 +84,6 @@ class SourceFile:
         for edit in sorted(edits, reverse=True):
             out = out[: edit.start] + edit.text + out[edit.end :]
         return self.data.removesuffix(self.utf8) + out  # a byte order mark stays
-
-    def _line(self, line: int) -> str:
-        end = self._starts[line] if line < len(self._starts) else len(self.utf8)
-        return self.utf8[self._starts[line - 1] : end].decode("utf-8", "surrogatepass")
 
 
 def _decode(data: bytes) -> tuple[str, str]:
@@ -118,39 +106,34 @@ def _parse(text: str) -> ast.Module:
             warnings.simplefilter("ignore")  # an invalid escape is not our concern
             return ast.parse(text)
     except SyntaxError as error:
-        raise NotPython(
-            error.msg or "invalid syntax", error.lineno or 1, max((error.offset or 1) - 1, 0)
-        ) from None
+        column = max((error.offset or 1) - 1, 0)
+        raise NotPython(error.msg or "invalid syntax", error.lineno or 1, column) from None
     except (RecursionError, MemoryError):
         raise NotPython("nested too deeply") from None
     except ValueError as error:  # null bytes, in some versions
         raise NotPython(str(error)) from None
 
 
-class Suppressions:
-    """Which findings the comments of a file silence.
+def is_off(tokens: Iterable[tokenize.TokenInfo]) -> bool:
+    """Whether a comment silences the whole file."""
+    return any(token.type == tokenize.COMMENT and _OFF.match(token.string) for token in tokens)
+
+
+def silenced(tokens: Iterable[tokenize.TokenInfo]) -> dict[int, tuple[str, ...]]:
+    """The beginnings of the codes that comments silence on a line; the empty string begins all of them.
 
     A `noqa` covers its line, or all lines of a string or a continued line that it ends.
     """
-
-    def __init__(self, tokens: Iterable[tokenize.TokenInfo]) -> None:
-        self.is_off = False
-        # The codes silenced on a line; the empty string is a prefix of all of them.
-        self._lines: dict[int, tuple[str, ...]] = {}
-        lines: set[int] = set()
-        codes: tuple[str, ...] = ()
-        for token in tokens:
-            if token.type in (tokenize.ENDMARKER, tokenize.DEDENT, tokenize.INDENT):
-                continue
-            lines.update(range(token.start[0], token.end[0] + 1))
-            if token.type == tokenize.COMMENT:
-                self.is_off = self.is_off or _OFF.match(token.string) is not None
-                if found := _NOQA.search(token.string):
-                    codes += tuple(re.split(r"[,\s]+", (found["codes"] or "").upper()))
-            if token.type in (tokenize.NL, tokenize.NEWLINE):
-                if codes:
-                    self._lines.update(dict.fromkeys(lines, codes))
-                lines, codes = set(), ()
-
-    def hides(self, rule: str, line: int) -> bool:
-        return self.is_off or rule.startswith(self._lines.get(line, ()))
+    found: dict[int, tuple[str, ...]] = {}
+    lines: set[int] = set()
+    codes: tuple[str, ...] = ()
+    for token in tokens:
+        if token.type in (tokenize.ENDMARKER, tokenize.DEDENT, tokenize.INDENT):
+            continue
+        lines.update(range(token.start[0], token.end[0] + 1))
+        if token.type == tokenize.COMMENT and (noqa := _NOQA.search(token.string)):
+            codes += tuple(re.split(r"[,\s]+", (noqa["codes"] or "").upper()))
+        if token.type in (tokenize.NL, tokenize.NEWLINE):
+            found.update(dict.fromkeys(lines, codes) if codes else {})
+            lines, codes = set(), ()
+    return found
