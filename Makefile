@@ -111,7 +111,12 @@ answers: $(VENV)/bench  ## which questions the first reply answers, and one furt
 walk: $(VENV)/dev  ## how many modules and functions one result passes (ARGS="http fastmcp --list")
 	@$(BIN)/python scripts/walk.py $(ARGS)
 
-fuzz: $(VENV)/dev  ## the property tests over new random examples (FUZZ_EXAMPLES=50000)
+$(VENV)/fuzz: pyproject.toml constraints.txt | $(VENV)/dev
+	@echo "Installing atheris (about ten seconds) ..."
+	@$(PIP) install -c constraints.txt -e '.[fuzz]'
+	@touch $@
+
+fuzz: $(VENV)/fuzz  ## search at random for what breaks a promise (FUZZ_EXAMPLES=50000 FUZZ_RUNS=1000000)
 	@$(BIN)/python fuzz/run.py $(ARGS)
 
 torture: $(VENV)/dev  ## break what the proxy stands on, and count what survives (ARGS="--rounds 250 --proxies 200")

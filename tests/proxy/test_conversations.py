@@ -357,6 +357,36 @@ def test_hostile_ids(tmp_path: Path, identifier: bytes) -> None:
     assert b"UPSTREAM_DIED" in lost
 
 
+@pytest.mark.parametrize("wrong", [b'"\xff":1', b'"method":"tools/call","\x95":2'])
+@pytest.mark.parametrize("argument", [b'"tokenBudget":300', b'"a":"[redacted:token:abcdef]"'])
+def test_a_request_that_is_not_utf8_and_has_to_change(tmp_path: Path, wrong: bytes, argument: bytes) -> None:
+    with watched():
+        talk = Talk(tmp_path, tokens=400, REDACT="tokens")
+        talk.listed(tool("plain", a={}))
+        sent = (
+            b'{"jsonrpc":"2.0",%b,"id":1,"method":"tools/call","params":{"name":"plain","arguments":{%b}}}'
+            % (wrong, argument)
+        )
+        back, onward = talk.send(sent)
+        if onward:
+            assert "tokenBudget" not in json.loads(onward[0])["params"]["arguments"]
+            back, _ = talk.reply(result(1, content=texts("x" * 9000)))
+    assert len(back) == 1
+    assert len(back[0]) < 3000
+
+
+def test_an_answer_is_fitted_though_the_call_could_not_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = Talk(tmp_path, tokens=400)
+    talk.listed(tool("plain"))
+    monkeypatch.setattr(talk.wire, "_restored", lambda *_: 1 / 0)
+    sent = call(1, "plain")
+    assert talk.send(sent) == ([], [sent])
+    [shown], _ = talk.reply(result(1, content=texts("x" * 9000)))
+    assert len(shown) < 4000
+
+
 def test_ids_that_are_used_twice(tmp_path: Path) -> None:
     talk = Talk(tmp_path)
     talk.listed(tool("plain"), tool("rows", ROWS))

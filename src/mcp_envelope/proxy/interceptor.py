@@ -108,6 +108,7 @@ class Interceptor:
         return Outgoing(to_client, _as_batch(batch, data, to_server))
 
     def _from_client(self, data: bytes, owner: str | None, later: list[Work] | None) -> Outgoing:
+        frame = None
         try:
             frame = frames.read(data)
             if frame is None or isinstance(frame.method, UnsetType):
@@ -126,6 +127,11 @@ class Interceptor:
                 self._requests.add(key, self._pending(frame, frame.method))
         except Exception:
             _log.exception("mcp-envelope: internal error; the request is forwarded unchanged")
+            if frame is not None and frame.method == "tools/call" and frame.key is not None:
+                # Its answer is fitted all the same.
+                self._requests.add(
+                    frame.key, Pending("tools/call", bytes(frame.identifier), self._unknown_call())
+                )
         return Outgoing([], [data])
 
     def _pending(self, frame: Frame, method: str) -> Pending:
@@ -192,6 +198,8 @@ class Interceptor:
             if known is None and not listed:
                 return wait()
             if known is not None and known.adds_budget:
+                if (valid := frames.with_valid_utf8(frame)) is not frame:
+                    return self._call(valid, valid.data, owner, later, listed)
                 budget = frames.value_of(arguments.pop(name))
                 changed = frames.replaced(_or_empty(frame.params), {"arguments": encode(arguments)})
                 data = frames.replaced(frame.data, {"params": changed})
@@ -220,6 +228,7 @@ class Interceptor:
         given = bytes(members_of(frame.params).get("arguments", frames.NULL))
         if (restored := self._gateway.restored(given, call)) is given:
             return data
+        frame = frames.with_valid_utf8(frame)
         changed = frames.replaced(_or_empty(frame.params), {"arguments": restored})
         return frames.replaced(frame.data, {"params": changed})
 
