@@ -62,4 +62,5 @@ def test_a_failure_is_within_the_clients_limit_for_failures() -> None:
     call = Call(tool="t", policy=gateway.policy("t", client=asking), client=asking)
     sealed = gateway.finish(Result([text_block("abc \n" * 2700)], None, True), call)
     assert sealed is not None
-    assert len(shown(sealed.content)) <= 13_000
+    # The limit is in characters, and a mark in the text has three bytes.
+    assert len(shown(sealed.content).decode()) <= 13_000

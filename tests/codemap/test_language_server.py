@@ -51,7 +51,7 @@ def test_a_server_that_is_still_reading_the_project(project: Project) -> None:
         data = answer.structured_content["data"]
         assert data["via"] == "fallback-map"
         assert data[key]
-        assert "may still be reading the project" in answer.structured_content["warnings"][0]
+        assert "still reading the project" in answer.structured_content["warnings"][0]
     unused = {"node": "py:shop/orphan.py#Lonely"}
     (miss,) = project.calls(("nav_references", unused), dialect="ctxo", language_server=fake("still-reading"))
     assert "found" in miss.content[0].text
@@ -105,12 +105,14 @@ def test_basedpyright(project: Project) -> None:
         ("nav_type", TOTAL),
         ("nav_symbols", {"file": "shop/core.py"}),
         ("nav_call_hierarchy", node),
+        ("nav_call_hierarchy", {"node": "py:shop/core.py#forgotten", "direction": "outgoing"}),
+        # Of a parameter without a type, only the map has a guess.
         ("nav_call_hierarchy", {**TOTAL, "direction": "outgoing"}),
     ]
     server = "basedpyright-langserver --stdio"
     results = project.calls(*calls, dialect="transcend", language_server=server, deadline=60)
     assert all(result.structured_content["ok"] for result in results), results
-    definition, references, kind, outline, incoming, outgoing = (
+    definition, references, kind, outline, incoming, outgoing, guessed = (
         result.structured_content["data"] for result in results
     )
     assert definition["definitions"][0]["inside"] == "py:shop/core.py#total"
@@ -120,3 +122,6 @@ def test_basedpyright(project: Project) -> None:
     assert "py:shop/core.py#Basket.price" in [each["id"] for each in outline["symbols"]]
     assert [each["id"] for each in incoming["calls"]] == ["py:shop/core.py#Basket.grö𐐷e"]
     assert outgoing["via"] == "language server"
+    assert "py:shop/core.py#total" in [each["id"] for each in outgoing["calls"]]
+    assert guessed["via"] == "fallback-map"
+    assert "can't tell" in results[-1].structured_content["warnings"][0]

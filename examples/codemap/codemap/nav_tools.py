@@ -157,11 +157,10 @@ class NavTools:
     def _nothing_missed(self, what: str, is_live: bool, is_mapped: bool) -> bool:
         """Whether a live answer without anything in it stands, which it doesn't if the map knows something."""
         if is_live and is_mapped:
-            # A server that has just started answers before it has read the project.
-            reading = (
-                "The language server found none; it may still be reading the project. Ask again in a moment."
-            )
-            fallback(what, "fallback-map", reading)
+            # A server that has just started answers before it has read the project, and where the code has no
+            # types it finds nothing either.
+            why = "The language server found none: it is still reading the project, or it can't tell the types."
+            fallback(what, "fallback-map", why)
         return is_live and not is_mapped
 
     def _live(self, spot: Spot, found: object) -> list[Location]:
