@@ -159,7 +159,9 @@ class NavTools:
         if is_live and is_mapped:
             # A server that has just started answers before it has read the project, and where the code has no
             # types it finds nothing either.
-            why = "The language server found none: it is still reading the project, or it can't tell the types."
+            why = (
+                "The language server found none: it is still reading the project, or it can't tell the types."
+            )
             fallback(what, "fallback-map", why)
         return is_live and not is_mapped
 
