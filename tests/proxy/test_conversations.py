@@ -375,6 +375,31 @@ def test_a_request_that_is_not_utf8_and_has_to_change(tmp_path: Path, wrong: byt
     assert len(back[0]) < 3000
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_a_tool_list_that_is_not_utf8_is_learned(tmp_path: Path, own: bool) -> None:
+    with watched():
+        talk = Talk(tmp_path, tokens=400)
+        listed = result("list", tools=[tool("plain", ROWS)]).replace(
+            b'"inputSchema"', b'"\xff":1,"inputSchema"'
+        )
+        if own:
+            _, [asked] = talk.send(call(1, "plain", {"tokenBudget": 300}))
+            back, onward = talk.reply(listed.replace(b'"list"', encode_id(asked)))
+            assert "tokenBudget" not in json.loads(onward[0])["params"]["arguments"]
+        else:
+            talk.send(request("list", "tools/list"))
+            back, _ = talk.reply(listed)
+            assert [each["name"] for each in json.loads(back[0])["result"]["tools"]] == [
+                "plain",
+                "envelope_read",
+            ]
+        assert talk.wire.tools.find("plain") is not None
+
+
+def encode_id(asked: bytes) -> bytes:
+    return json.dumps(json.loads(asked)["id"]).encode()
+
+
 def test_an_answer_is_fitted_though_the_call_could_not_be_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -274,7 +274,7 @@ class Interceptor:
                 return Outgoing([data], [])
             key = frame.key or _NO_ID
             if self.list_requests.expects(key):
-                return self.list_requests.answered(frame)
+                return self.list_requests.answered(frames.with_valid_utf8(frame))
             pending = self._requests.take(key)
             if pending is None and self.answers is not None:
                 pending = self._requests.find(self.answers)
@@ -289,6 +289,7 @@ class Interceptor:
         return Outgoing([data], [])
 
     def _listed(self, frame: Frame, data: bytes, pending: Pending) -> bytes:
+        frame = frames.with_valid_utf8(frame)
         if isinstance(frame.result, UnsetType):
             return data
         shown, _ = self.tools.learn(frame.result, pending.is_first_page, shown=not self._observe)

@@ -449,7 +449,7 @@ def _number(arguments: Mapping[str, Any], name: str) -> int:
         value = int(value)
     elif isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 16:
         # Models often put numbers into quotes.
-        value = int(value)
+        value = int(value.strip())
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
         code = "BAD_OFFSET" if name == "offset" else "BAD_ARGS"
         raise Failure(code, f"`{name}` is an integer from 0 up, not {_shown(value)}.", "Count from 0.")
