@@ -1,4 +1,4 @@
-"""Breaks what the stdio proxy stands on, and counts what survived: `make torture ARGS="--rounds 250"`.
+"""Breaks what the proxy stands on, and counts what survived: `make torture ARGS="--rounds 250"`.
 
 Strategy: real processes, in a folder of their own. *Survived* means that the client got a whole answer or a coded
 failure to everything that it asked, as far as it was still there, and that every handle that it was ever told could
@@ -20,7 +20,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.proxy.harness import OBLIGING, Running, call, obliging, proxied, read_all, started
+from tests.proxy.harness import (
+    OBLIGING,
+    PATIENCE,
+    SRC,
+    Running,
+    call,
+    frame,
+    obliging,
+    proxied,
+    read_all,
+    started,
+)
+from tests.vault.valkey_server import running_server
+
+from mcp_envelope.vault.vault import open_vault
 
 SIZE = 60_000
 HANDLE = re.compile(r"handle\W+([A-Za-z0-9]{20,43})")
@@ -28,6 +42,7 @@ HANDLE = re.compile(r"handle\W+([A-Za-z0-9]{20,43})")
 UNRULY = r"""
 import json, sys, time
 text = "word " * 20_000
+held = ""
 for line in sys.stdin:
     asked = json.loads(line)
     if "id" not in asked:
@@ -39,6 +54,10 @@ for line in sys.stdin:
     result = {"content": [{"type": "text", "text": text}]}
     right = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
     kind = asked["params"]["name"]
+    if kind == "late":
+        held = right + "\n"
+        continue
+    right, held = held + right, ""
     said = {
         "twice": right + "\n" + right + "\n",
         "wrong": '{"jsonrpc":"2.0","id":"nobody","result":{}}\n{"jsonrpc":"2.0"}\n' + right + "\n",
@@ -50,6 +69,31 @@ for line in sys.stdin:
         sys.stdout.flush()
         time.sleep(0.01)
 """
+
+# Stores one payload after the other, and says so after each.
+WRITER = r"""
+import os, sys
+from mcp_envelope.payload import Payload
+from mcp_envelope.vault.vault import new_handle, open_vault
+vault = open_vault(sys.argv[1])
+while True:
+    handle = new_handle()
+    assert vault.keep(handle, Payload(text=handle.encode() * 20_000), "tool") is None
+    os.write(1, handle.encode() + b"\n")
+"""
+# The wall's clock, as it is said to be.
+CLOCK = r"""
+import os, time
+_now, _jump = time.time, os.path.join(os.path.dirname(__file__), "jump")
+def jumping():
+    try:
+        with open(_jump) as file:
+            return _now() + float(file.read() or 0)
+    except OSError:
+        return _now()
+time.time = jumping
+"""
+DAY = 86_400
 
 
 def handle_in(answer: Any) -> str | None:
@@ -115,6 +159,66 @@ def upstream_killed(folder: Path) -> bool:
         return all(died) and handle is not None and is_readable(proxy, handle)
 
 
+def writer_killed(folder: Path) -> bool:
+    """kill -9 of a program that writes to the vault: what it said is there is there whole, and nothing in part."""
+    command = [sys.executable, "-c", WRITER, str(folder / "vault.db")]
+    with started(command, folder) as writer:
+        said = [writer.hear().strip().decode()]
+        time.sleep(random.random() * 0.05)
+        writer.process.kill()
+        while line := writer.hear():
+            said += [line.strip().decode()] if line.endswith(b"\n") else []
+    vault = open_vault(str(folder / "vault.db"))
+    try:
+        there = {entry.handle for entry in vault.store.entries()}
+        whole = [b"".join(vault.open(handle).stream()) == handle.encode() * 20_000 for handle in there]
+        return set(said) <= there and all(whole)
+    finally:
+        vault.close()
+
+
+def valkey_killed(folder: Path) -> bool:
+    """kill -9 of Valkey while it is written to: calls are answered, and what was announced is there afterwards."""
+    with (
+        running_server(folder / "valkey") as valkey,
+        obliging(folder, MCP_ENVELOPE_VAULT=valkey.url) as proxy,
+    ):
+        answers = [text(proxy, number) for number in range(2)]
+        for number in range(2, 22):
+            proxy.say(call(number, "text", {"bytes": SIZE}))
+        time.sleep(random.random() * 0.03)
+        valkey.kill()
+        answers += [answer_to(proxy, number) for number in range(2, 22)]
+        valkey.start()
+        whole = all("content" in answer.get("result", {}) for answer in answers)
+        handles = list(filter(None, map(handle_in, answers)))
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            # "Try again in a moment", it says.
+            proxy.say(call("again", "envelope_read", {"handle": handles[0]}))
+            if "VAULT_UNAVAILABLE" not in json.dumps(answer_to(proxy, "again")):
+                break
+            time.sleep(0.05)
+        return whole and len(handles) >= 2 and all(is_readable(proxy, handle) for handle in handles)
+
+
+def clock_jumps(folder: Path) -> bool:
+    """The wall's clock jumps: what has not expired by it is there, and the rest is said to be gone."""
+    jump = folder / "jump"
+    (folder / "sitecustomize.py").write_text(CLOCK)
+    with obliging(folder, PYTHONPATH=f"{folder}{os.pathsep}{SRC}", MCP_ENVELOPE_VAULT_TTL="1h") as proxy:
+        before = handle_in(text(proxy, 1))
+        for number, seconds in enumerate((-DAY, random.uniform(-DAY, 3000), 0, -5, 3000), 2):
+            jump.write_text(str(seconds))
+            handle = handle_in(text(proxy, number))
+            if handle is None or not is_readable(proxy, handle) or not is_readable(proxy, before or ""):
+                return False
+        jump.write_text(str(2 * DAY))
+        gone = proxy.ask(call("gone", "envelope_read", {"handle": before}))
+        after = handle_in(text(proxy, 9))
+        return "HANDLE_EXPIRED" in json.dumps(gone) and after is not None and is_readable(proxy, after)
+
+
 def disk_full(folder: Path) -> bool:
     """No file may grow past 40 KB: results are cut, say that nothing was kept, and name no handle."""
     shell = ["sh", "-c", 'ulimit -f 80; exec "$@"', "-"]
@@ -150,8 +254,12 @@ def slow_reader(folder: Path) -> bool:
 def unruly_server(folder: Path) -> bool:
     """Answers twice, late, to nobody, in halves, with noise between them: each call gets its own answer, cut."""
     with started(proxied(sys.executable, "-c", UNRULY), folder) as proxy:
-        for number, kind in enumerate(("twice", "wrong", "noise", "halves") * 2):
+        for number, kind in enumerate(("twice", "late", "wrong", "noise", "late", "halves") * 2):
             proxy.say(call(number, kind))
+            if kind == "late":
+                told = {"method": "notifications/cancelled", "params": {"requestId": number}}
+                proxy.say(frame({"jsonrpc": "2.0", **told}))
+                continue
             answer = answer_to(proxy, number)
             handle = handle_in(answer)
             if len(json.dumps(answer)) > 80_000 or handle is None or not is_readable(proxy, handle):
@@ -172,11 +280,11 @@ def one_vault(count: int) -> Callable[[Path], bool]:
                 yield [one, *others]
 
         handles: list[str | None] = []
-        for _ in range(-(-count // 20)):
-            with several(min(count, 20)) as proxies:
+        with several(count) as proxies:
+            for number in range(3):
                 for proxy in proxies:
-                    proxy.say(call(1, "text", {"bytes": SIZE}))
-                handles += [handle_in(json.loads(proxy.hear())) for proxy in proxies]
+                    proxy.say(call(number, "text", {"bytes": SIZE}))
+                handles += [handle_in(json.loads(proxy.hear(10 * PATIENCE))) for proxy in proxies]
         with obliging(folder) as proxy:
             return all(handle is not None and is_readable(proxy, handle) for handle in handles)
 
@@ -192,20 +300,27 @@ def main() -> int:
         "--proxies", type=int, default=20, help="how many proxies share a vault (default: 20)"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", action="append", metavar="FAULT", help="only this fault; may be repeated")
     asked = parser.parse_args()
     random.seed(asked.seed)
     faults = {
         "proxy killed": (proxy_killed, asked.rounds),
         "server killed": (upstream_killed, asked.rounds),
+        "writer killed": (writer_killed, asked.rounds),
+        "Valkey killed": (valkey_killed, asked.rounds),
         "disk full": (disk_full, asked.rounds),
+        "clock jumps": (clock_jumps, asked.rounds),
         "client gone": (client_gone, asked.rounds),
         "slow reader": (slow_reader, asked.rounds),
         "unruly server": (unruly_server, asked.rounds),
         f"{asked.proxies} proxies, one vault": (one_vault(asked.proxies), 1),
     }
+    if unknown := set(asked.only or ()) - {*faults}:
+        parser.error(f"no such fault: {', '.join(unknown)}; there are {', '.join(faults)}")
     any_lost = False
     print(f"{'fault':24} {'tried':>6} {'survived':>9} {'lost':>5}")
-    for name, (fault, rounds) in faults.items():
+    for name in asked.only or faults:
+        fault, rounds = faults[name]
         survived = 0
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as folder:
