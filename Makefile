@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap torture mutants clean
+.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap torture load mutants clean
 
 # npm packages that only the tests need.
 NODE := $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json
@@ -121,6 +121,9 @@ fuzz: $(VENV)/fuzz  ## search at random for what breaks a promise (FUZZ_EXAMPLES
 
 torture: $(VENV)/dev  ## break what the proxy stands on, and count what survives (ARGS="--rounds 250 --proxies 200")
 	@$(BIN)/python -m scripts.torture $(ARGS)
+
+load: $(VENV)/dev  ## ten minutes of HTTP load on three replicas, restarted in turn (ARGS="--seconds 60")
+	@$(BIN)/python -m scripts.load $(ARGS)
 
 mutants: $(VENV)/mutants  ## change the code at random, and see whether the tests notice (ARGS="--module lanes --count 30")
 	@$(BIN)/python scripts/mutants.py $(ARGS)

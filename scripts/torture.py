@@ -169,6 +169,7 @@ def writer_killed(folder: Path) -> bool:
         while line := writer.hear():
             said += [line.strip().decode()] if line.endswith(b"\n") else []
     vault = open_vault(str(folder / "vault.db"))
+    assert vault is not None
     try:
         there = {entry.handle for entry in vault.store.entries()}
         whole = [b"".join(vault.open(handle).stream()) == handle.encode() * 20_000 for handle in there]
