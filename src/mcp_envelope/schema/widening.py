@@ -140,8 +140,9 @@ class _Widening:
         widened["type"] = "object"
         if widened.get("properties", {}).keys() - {ENVELOPE_KEY}:
             widened["properties"] = {**widened["properties"], ENVELOPE_KEY: envelope_schema()}
-        else:
-            # Clients generate a class for anything with `properties`; a map must stay a map.
+        elif self._changing or root.get("patternProperties") or any(True for _ in self._same_spot(root)):
+            # Clients generate a class for anything with `properties`; a map must stay a map. One of any values
+            # has room already, and a pattern would cost those who validate one search for each key.
             widened.pop("properties", None)
             patterns = widened.get("patternProperties", {})
             widened["patternProperties"] = {**patterns, ENVELOPE_PATTERN: envelope_schema()}
