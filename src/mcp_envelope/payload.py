@@ -26,6 +26,7 @@ from .jsontext.document import (
     Buffer,
     Node,
     TooDeep,
+    compact,
     encode,
     from_members,
     kind_of,
@@ -88,7 +89,7 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
             return self.node
         if self.text is not None:
             return Node(encode(self.text.decode()))
-        return Node(b"null") if self.blocks is None else Node(b"[%b]" % b",".join(self.blocks))
+        return Node(b"null") if self.blocks is None else Node(compact(b"[%b]" % b",".join(self.blocks)))
 
     def beside(self, texts: Sequence[str]) -> Payload:
         """Return the payload with further texts, as one result with `content` and `structuredContent`."""
@@ -204,12 +205,14 @@ def as_document(payload: Payload) -> Payload:
     """Return the payload for a dialect that puts it into a frame.
 
     JSON that came as text is a document there, several texts of JSON are a list, and a plain text is a string.
-    Text that only repeats the structure, or a member of it, is dropped.
+    Text that only repeats the structure, or a member of it, is dropped. A result with nothing in it is null.
     """
     if payload.text is not None:
         node = sniff(payload.text)
         return payload if node is None else Payload(node=node, source=payload.text)
-    if payload.blocks is None:
+    if payload.blocks == () and payload.node is None:
+        return Payload()
+    if not payload.blocks:
         return payload
     found = [(block, _plain_text(block)) for block in payload.blocks]
     texts = [text for _, text in found if text is not None]

@@ -99,8 +99,8 @@ def bare_list() -> Any:
 
 
 @case
-def as_text() -> Any:
-    return json.dumps({"results": rows(400)}, indent=2)
+def as_text(count: str = "400") -> Any:
+    return json.dumps({"results": rows(int(count))}, indent=2)
 
 
 @case
@@ -359,6 +359,17 @@ def spoken(which: str, count: str = "2") -> Any:
     return {
         "ctxo miss": {"found": False, "hint": INDEX},
         "ctxo error": {"error": True, "message": SYMBOL},
+        "ctxo": {
+            "importers": rows(int(count)),
+            "_meta": {
+                "totalItems": 900,
+                "returnedItems": int(count),
+                "truncated": True,
+                "totalBytes": 99_999,
+                "hint": "Use search_symbols with a narrower query",
+                "workspace": {"root": "."},
+            },
+        },
         "transcend": {
             "ok": True,
             "data": {"references": rows(int(count))},

@@ -6,7 +6,7 @@ import json
 from functools import partial
 from typing import Any
 
-from .cases import INDEX, SYMBOL
+from .cases import INDEX, SYMBOL, spoken
 from .table import Table
 from .ways import DEFAULT, Setup, Talk, variables
 
@@ -28,6 +28,8 @@ NAMES = (
     "deadFiles",
     "files",
 )
+SIX = ("totalItems", "returnedItems", "truncated", "totalBytes", "hint", "workspace")
+OWN = spoken("ctxo")["_meta"]
 ELSEWHERE = "another page, about the tools of that project"
 
 
@@ -66,7 +68,10 @@ says(
     "a result that is no object has it, too",
     lambda t: "_meta" in t("bare_list").doc and "_meta" in t("number").doc,
 )
-says("a result without data has it, too", lambda t: "_meta" in t("null").doc)
+says(
+    "a result without data has it, too",
+    lambda t: t("null").doc["result"] is None and "_meta" in t("null").doc,
+)
 says(
     "it adds `_meta`, and nothing else",
     lambda t: list(t("keys").doc) == ["zebra", "importers", "apple", "_meta"],
@@ -175,7 +180,20 @@ says(
 )
 says(
     "the order of all six",
-    lambda t: list(meta(t, "hinted")) == ["totalItems", "returnedItems", "truncated", "totalBytes", "hint"],
+    lambda t: (
+        list(meta(t, "hinted")) == [*SIX[:5]]
+        and list(meta(t, "spoken:ctxo")) == list(meta(t, "spoken:ctxo:400")) == [*SIX]
+    ),
+)
+says(
+    "a tool's own `_meta` is left as it is",
+    lambda t: meta(t, "spoken:ctxo:3") == {**OWN, "returnedItems": 3},
+)
+says(
+    "a tool's own counts and hint stay when more is cut",
+    lambda t: (
+        meta(t, "spoken:ctxo:400") == {**OWN, "returnedItems": len(t("spoken:ctxo:400").doc["importers"])}
+    ),
 )
 
 says.section("Truncation")

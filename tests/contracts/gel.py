@@ -19,7 +19,6 @@ says = Table("gel", "Structured Tool Response Contract")
 
 ELSEWHERE = "it is about the source code of that project"
 ONCE = "a helper in Python, the same for all: tests/dialects/test_golden.py"
-A_TEXT = "a server that sends `null` as text has sent a text"
 STATUSES = ("ok", "error", "info", "warn")
 
 
@@ -88,7 +87,7 @@ says("`tokenUsage` is a structure", lambda t: meta(t, "metered")["tokenUsage"] =
 says("`rateLimit` is a structure", lambda t: meta(t, "metered")["rateLimit"] == {"remaining": 3})
 says("the order of `meta`", lambda t: list(meta(t, "reply")) == ["status", "summary", "details", "nextSteps"])
 says("the envelope has data beside `meta`", lambda t: list(t("reply").structured) == ["meta", "data"])
-says("`data` is null without any", lambda t: data(t, "null") is None, proxy=A_TEXT)
+says("`data` is null without any", lambda t: data(t, "null") is None)
 says(
     "a helper declares the output schema",
     lambda t: tool_response_envelope_schema({"type": "object"})["required"] == ["meta", "data"],

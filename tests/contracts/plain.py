@@ -65,7 +65,7 @@ def shown(data: Any, *texts: str) -> dict[str, Any]:
     if isinstance(data, str):
         return {"content": [{"type": "text", "text": data}]}
     plain = json.loads(to_json(data))
-    words = texts or (json.dumps(plain, indent=2),)
+    words = texts or (() if data is None else (json.dumps(plain, indent=2),))
     result: dict[str, Any] = {"content": [{"type": "text", "text": text} for text in words]}
     return {**result, "structuredContent": plain} if isinstance(plain, dict) else result
 

@@ -57,6 +57,15 @@ def honest(answer: Answer) -> bool:
     return units(answer.text) == used <= requested
 
 
+def is_compact(answer: Answer) -> bool:
+    return answer.text == json.dumps(answer.doc, separators=(",", ":"))
+
+
+def page_of(t: Talk, case: str, **asked: Any) -> Answer:
+    handle = said(t, case)["dropped"]["note"].partition('handle="')[2].partition('"')[0]
+    return t.read(handle, **asked)
+
+
 def one_more(t: Talk, tokens: int) -> bool:
     """Whether the next reference would no longer fit."""
     shown = json.loads(json.dumps(said(t, "list:references:400", tokens=tokens)))
@@ -84,7 +93,8 @@ says(
     library="it is not a server",
 )
 says("both lanes hold it", lambda t: t("scan").doc == t("scan").structured)
-says("the text is compact", lambda t: t("scan").text == json.dumps(t("scan").doc, separators=(",", ":")))
+says("the text is compact", lambda t: is_compact(t("scan")) and is_compact(t("as_text")))
+says("a page is compact, too", lambda t: is_compact(page_of(t, "as_text:2000", path="/results", offset=1990)))
 says(
     "the schema that is listed is that of the envelope",
     lambda t: t.listed()["outputSchema"]["required"] == ["ok", "tokenBudget", "truncated", "warnings"],

@@ -187,6 +187,8 @@ class _Meta(msgspec.Struct):
     total: int = msgspec.field(name="totalItems")
     returned: int = msgspec.field(name="returnedItems")
     truncated: bool
+    size: int = msgspec.field(name="totalBytes", default=0)
+    hint: str = ""
 
 
 class _Counts(msgspec.Struct):
@@ -310,24 +312,24 @@ class _Document:
         return b"[%b]" % b",".join(items[: self.kept[index]])
 
     def _meta(self, truncated: bool) -> dict[str, Any]:
+        said, workspace = self.outcome.said, self.outcome.workspace
         largest = self.order[0] if self.order else None
+        # The tool counted before it left anything out itself.
         meta: dict[str, Any] = {
-            "totalItems": 0 if largest is None else self.totals[largest],
+            "totalItems": max(0 if largest is None else self.totals[largest], said.get("totalItems", 0)),
             "returnedItems": 0 if largest is None else self.kept[largest],
             "truncated": truncated,
-            "totalBytes": self.size,
+            "totalBytes": max(self.size, said.get("totalBytes", 0)),
         }
-        if said := self.outcome.said:
-            # The tool counted before it left anything out itself.
-            meta = {**said, **meta, "truncated": truncated or said["truncated"]}
-            for name in ("totalItems", "totalBytes"):
-                meta[name] = max(meta[name], said.get(name) or 0)
         if truncated:
             cuts = [Cut(f"/{self.members[largest].key}", "items", 0, 1, 0)] if largest is not None else []
-            meta["hint"] = replace(self.outcome, cuts=tuple(cuts)).next_step() or _HINT
-        if self.outcome.workspace is not None:
-            meta["workspace"] = dict(self.outcome.workspace)
-        return meta
+            hint = replace(self.outcome, cuts=tuple(cuts)).next_step()
+            meta["hint"] = hint or said.get("hint") or _HINT
+        elif said:
+            meta = dict(said)
+        if workspace is not None or "workspace" in said:
+            meta["workspace"] = said["workspace"] if workspace is None else dict(workspace)
+        return {**meta, **{name: value for name, value in said.items() if name not in meta}}
 
 
 def _members(node: Node) -> list[Member] | None:

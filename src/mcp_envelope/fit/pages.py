@@ -11,12 +11,15 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Sequence
+from copy import copy
+from functools import cached_property
 from itertools import accumulate
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from ..jsontext.document import Buffer, Node, encode, text_block
+from ..jsontext.document import Buffer, Node, compact, encode, text_block
 from .blocks import read_block
 from .documents import Cut, CutKind, Fitted, Fitter
 from .text import characters, line_end
@@ -95,8 +98,11 @@ class Page:
         return kinds.get(self.shape, "characters")
 
     def as_json(self, room: int) -> Fitted | None:
-        """Return the page as one JSON value, for dialects that put it into a member: a text becomes a string."""
-        page = self.fit(room)
+        """Return the page as one JSON value, for dialects that put it into a member.
+
+        A text becomes a string. White space between values goes, since what is around them has none.
+        """
+        page = self._compact.fit(room)
         if page is None:
             return None
         if page.text is None:
@@ -104,6 +110,13 @@ class Page:
         return Fitted(
             encode(page.text.decode()) if self.shape == "text" else page.text, page.cuts, page.next_room
         )
+
+    @cached_property
+    def _compact(self) -> Page:
+        page = copy(self)
+        page.parts = [part if part.node else replace(part, value=compact(part.value)) for part in self.parts]
+        page._ends = list(accumulate([part.size + 1 for part in page.parts]))
+        return page
 
     def fit(self, room: int) -> FittedPage | None:
         if self.shape == "whole":
