@@ -18,6 +18,7 @@ SOURCE = ROOT / "src" / "mcp_envelope"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__", "__main__"),
     ("cli", "ui", "testing"),
+    ("login",),
     ("proxy", "servers", "check"),
     ("gateway",),
     ("vault", "clients", "tracing"),
@@ -41,7 +42,7 @@ ALONE = {"lint": set[str](), "clients": {"budget", "jsontext", "redaction", "sec
 
 # What speaks to others belongs above the gateway. A store may live on another machine.
 OUTSIDE = {
-    "anyio", "asyncio", "fastmcp", "h11", "http", "httptools", "httpx2", "mcp", "mcp_types", "pydantic",
+    "anyio", "asyncio", "fastmcp", "h11", "http", "httptools", "httpx2", "keyring", "mcp", "mcp_types", "pydantic",
     "pydantic_core", "requests", "select", "selectors", "socket", "socketserver", "ssl", "starlette", "subprocess",
     "urllib.request", "urllib3", "uvicorn", "uvloop", "valkey", "websockets",
 }  # fmt: skip

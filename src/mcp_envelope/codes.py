@@ -193,6 +193,8 @@ INVALID_PATH argument invalid_path: The file path is malformed, of the wrong kin
 Pass a path relative to the project's root, with forward slashes, to a file that exists.
 FORBIDDEN refused: The server is not allowed to do this.
 Do not retry. Ask the user for access, or work with what can be reached.
+LOGIN_REQUIRED refused: The server wants a login, which only the user can do.
+Ask the user to run the command that the message names, then call again.
 TIMEOUT timeout: There was no answer within the time allowed.
 Ask for less at once, or try again once.
 TOO_LARGE limit too_large: What the call asks to work on is larger than the tool accepts.

@@ -35,7 +35,7 @@ def completed(script: bytes, *words: str) -> set[str]:
 def test_bash(run: Run) -> None:
     script = run("bash").out
     assert completed(script, "mcp-envelope", "") >= {*COMMANDS, "help", "--version"}
-    assert completed(script, "mcp-envelope", "st") == {"stats"}
+    assert completed(script, "mcp-envelope", "sta") == {"stats", "status"}
     assert completed(script, "mcp-envelope", "wrap", "claude") == {"claude-code", "claude-desktop"}
     assert completed(script, "mcp-envelope", "seal", "--tok") == {"--tokens"}
     assert completed(script, "mcp-envelope", "proxy", "--", "-") == set()

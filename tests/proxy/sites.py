@@ -50,9 +50,11 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def serving(app: App, *, lifespan: Any = "auto", **more: Any) -> Iterator[str]:
-    """The address at which the application answers."""
-    listening = socket.create_server(("127.0.0.1", 0))
+def serving(
+    app: App, *, lifespan: Any = "auto", listening: socket.socket | None = None, **more: Any
+) -> Iterator[str]:
+    """The address at which the application answers; `listening`, if its port has to be known before."""
+    listening = listening or socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         app,
         log_level="critical",

@@ -247,7 +247,7 @@ def test_a_server_that_is_down(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "code", "words"),
     [
-        (Reply(401, [("www-authenticate", "Bearer")], [b"{}"]), "FORBIDDEN", "--bearer-env"),
+        (Reply(401, [("www-authenticate", "Bearer")], [b"{}"]), "LOGIN_REQUIRED", "mcp-envelope login"),
         (Reply(403, [("content-type", "text/html")], [b"<p>no"]), "FORBIDDEN", "HTTP 403 Forbidden"),
         (Reply(429, [("retry-after", "5")]), "RATE_LIMITED", "HTTP 429"),
         (Reply(413, []), "TOO_LARGE", "HTTP 413"),

@@ -42,6 +42,7 @@ _MARKS: Final[dict[State, tuple[str, str]]] = {"fine": ("✓", "32"), "note": ("
 # What each extra is for, and a module that it brings.
 _EXTRAS: Final = {
     "http": ("the proxy over HTTP", "uvicorn"),
+    "login": ("logins at servers with a URL", "keyring"),
     "exact": ("tokens counted exactly", "splintr"),
     "images": ("images scaled down", "PIL"),
     "valkey": ("a vault shared by several machines", "valkey"),

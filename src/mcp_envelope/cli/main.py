@@ -18,6 +18,9 @@ from .console import BadInput, Misuse, Parser
 # Each is a module in this package, with `run(arguments) -> exit code`.
 COMMANDS: Final = {
     "proxy": "run in front of an MCP server",
+    "login": "log in to a server with a URL, for the proxy",
+    "logout": "forget a login, and tell the server that gave it",
+    "status": "list the logins: who gave them, what for, until when",
     "seal": "fit a tool's payload into a budget and print the result",
     "read": "read a stored result page by page, by query or by search",
     "vault": "list and delete stored results",

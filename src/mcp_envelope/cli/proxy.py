@@ -134,10 +134,12 @@ def _serve_url(options: argparse.Namespace, observed: _Observed) -> int:
         raise Misuse(f"--url: {lacking}")
     if options.listen:
         return _listen(options, headers, observed)
+    from ..login.session import LoginSession
     from ..proxy.bridge import Bridge
 
-    gateway = _gateway(options, [options.url], observed)
-    return Bridge(gateway, options.url, headers, transport=options.transport, observe=options.observe).run()
+    gateway, login = _gateway(options, [options.url], observed), LoginSession(options.url)
+    kind, is_observed = options.transport, options.observe
+    return Bridge(gateway, options.url, headers, transport=kind, observe=is_observed, login=login).run()
 
 
 def missing_extra(serves: bool = False) -> str | None:

@@ -16,9 +16,10 @@ import signal
 import sys
 import threading
 from contextlib import aclosing, suppress
-from typing import Final
+from typing import Final, Literal, Protocol
 
 import anyio
+import anyio.abc
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectSendStream
 from msgspec import UnsetType
@@ -28,11 +29,29 @@ from ..jsontext.document import compact
 from . import frames
 from .frames import Frame, Id, Outgoing
 from .interceptor import Interceptor
+from .invitations import Invitation, Invitations
 from .stdio import Writer, lines_and_ends
 from .streamable_http import Refused, StreamableHttp, request_key, stateless_headers
 from .upstream import BROKEN, Upstream, explained, no_answer
+from .upstream import Login as UpstreamLogin
 
 _log = logging.getLogger("mcp_envelope")
+
+
+class Login(UpstreamLogin, Protocol):
+    """A login that a person may have to begin."""
+
+    # The command that does that, as it is typed into a shell.
+    command: str
+
+    def needs(self, status: int) -> Literal["", "login", "more", "patience"]:
+        """What would help with a request that was refused: nothing of ours, a login, a wider one, or time."""
+        ...
+
+    async def invite(self, group: anyio.abc.TaskGroup) -> Invitation | None:
+        """Begin a login that a person finishes in a browser, or return the one that waits; None if we can't."""
+        ...
+
 
 _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 # Seconds for the server to accept a notification, since what follows waits for it, or to list its tools.
@@ -59,9 +78,12 @@ class Bridge:
         *,
         transport: str | None = None,
         observe: bool = False,
+        login: Login | None = None,
     ) -> None:
         self._gateway = gateway
-        self._upstream = Upstream(url, headers, cookies=True)
+        self._upstream = Upstream(url, headers, cookies=True, login=login)
+        self._login = login if self._upstream.login is not None else None
+        self._invitations = Invitations()
         self._transport = transport
         self._interceptor = Interceptor(gateway, observe=observe, adopts=True, mirrors=True)
         self._writer = Writer(sys.stdout.fileno())
@@ -179,6 +201,8 @@ class Bridge:
         await self._deliver(no_answer(data))
 
     async def _request(self, data: bytes, frame: Frame | None) -> None:
+        if frame is not None and (answered := await self._invitations.answered(frame)) is not None:
+            frame, data = answered, answered.data
         key, headers = request_key(frame), stateless_headers(frame, self._interceptor.tools.headers)
         if headers is not None:
             self._is_stateless = True
@@ -221,6 +245,9 @@ class Bridge:
         return Outgoing(lines, to_server)
 
     async def _refused(self, data: bytes, frame: Frame | None, error: Refused) -> None:
+        if self._login is not None and (need := self._login.needs(error.status)):
+            await self._needs_login(self._login, data, frame, need)
+            return
         if error.has_error and frame is not None:
             if not isinstance(frame.id, UnsetType) and request_key(frame) is not None:
                 # The server may have refused before it knew which request it was.
@@ -232,6 +259,31 @@ class Bridge:
         elif error.status == 401:
             message += " It wants credentials: --bearer-env or --header-env."
         await self._failed(data, message, _CODES.get(error.status, "UPSTREAM_UNAVAILABLE"))
+
+    async def _needs_login(self, login: Login, data: bytes, frame: Frame | None, need: str) -> None:
+        """Tell the client how its user logs in, by an address to open if it can show one."""
+        if need == "patience":
+            words = "The server that gives the tokens for this one does not answer. Try again in a moment."
+            await self._failed(data, words, "UPSTREAM_UNAVAILABLE")
+            return
+        if frame is not None and self._invitations.may_ask(frame):
+            invitation = await login.invite(self._group)
+            if invitation is not None:
+                if self._invitations.is_new(invitation):
+                    self._group.start_soon(self._announce, invitation)
+                await self._deliver(self._invitations.asking(frame, invitation))
+                return
+        words = "wants more rights than the login has" if need == "more" else "wants a login"
+        message = f"The server {words}. Run this command in a terminal, then try again: {login.command}"
+        if need == "login":
+            message += " (or give the proxy a token: --bearer-env)"
+        await self._failed(data, message, "LOGIN_REQUIRED")
+
+    async def _announce(self, invitation: Invitation) -> None:
+        """Tell a client with a session when its user is done."""
+        await invitation.done.wait()
+        if (note := self._invitations.ended(invitation)) is not None:
+            await self._write([note])
 
     async def _failed(self, data: bytes, message: str, code: str) -> None:
         if self._interceptor.list_requests.owns(data):

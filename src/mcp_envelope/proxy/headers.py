@@ -6,6 +6,7 @@ coding is offered only if the proxy can decode it, and a redirect within the ser
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -74,6 +75,26 @@ def redirected(headers: Headers, url: str) -> Headers:
         return relative(location) if is_within else location
 
     return [(name, shown(value) if name == "location" else value) for name, value in headers]
+
+
+# -- challenges ---------------------------------------------------------------------------------------------
+
+_BEARER: Final = re.compile(r"(?:^|,)\s*bearer(?=\s|,|$)", re.IGNORECASE)
+_PARAMETER: Final = re.compile(
+    r"[\s,]*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+))"
+)
+
+
+def bearer_parameters(challenge: str) -> dict[str, str]:
+    """What a WWW-Authenticate header says of bearer tokens; the first of equal names counts."""
+    found: dict[str, str] = {}
+    begin = _BEARER.search(challenge)
+    at = begin.end() if begin else len(challenge)
+    while (match := _PARAMETER.match(challenge, at)) is not None:
+        quoted, plain = match[2], match[3]
+        found.setdefault(match[1].lower(), plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
+        at = match.end()
+    return found
 
 
 # -- URLs ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 from anyio import CancelScope, CapacityLimiter, to_thread
@@ -36,14 +36,37 @@ _LARGE_AT_ONCE: Final = 2
 _MAX_REDIRECTS: Final = 4
 
 
+class Login(Protocol):
+    """What a login at the server gives to requests, and what it learns from their replies."""
+
+    async def authorization(self, url: str) -> str | None:
+        """The Authorization header of a request to an address; None if there is no token for it."""
+        ...
+
+    async def refused(self, url: str, sent: str | None, status: int, header: str) -> bool:
+        """Take note of a refusal; returns whether the request may be sent again, with another token."""
+        ...
+
+    async def note(self, url: str, status: int, header: str) -> None:
+        """Take note of a refusal that is final."""
+        ...
+
+
 class Upstream:
     """One server. `headers` replace the caller's of the same names. `cookies` are kept only for a single caller.
 
-    `budget` is what most results have: fewer bytes than that are within it, whatever its unit.
+    `budget` is what most results have: fewer bytes than that are within it, whatever its unit. Headers with
+    credentials take the place of a `login`.
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str] | None = None, *, cookies: bool = False, budget: int = 0
+        self,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        cookies: bool = False,
+        budget: int = 0,
+        login: Login | None = None,
     ) -> None:
         split = urlsplit(url)
         userinfo, at, netloc = split.netloc.rpartition("@")
@@ -53,6 +76,7 @@ class Upstream:
         if at and "authorization" not in self._overridden:
             self._headers["Authorization"] = basic_auth(userinfo)
             self._overridden.add("authorization")
+        self.login = None if "authorization" in self._overridden else login
         self._keeps_cookies = cookies
         self._cookies: _Cookies | None = None
         self._pool = Pool()
@@ -70,11 +94,38 @@ class Upstream:
             headers = [*kept, *self._headers.items()]
         if self._cookies is not None:
             headers = [*headers, *self._cookies.header(url)]
-        response = await self._pool.send(method, url, headers, body)
+        if self.login is None:
+            response = await self._pool.send(method, url, headers, body)
+        else:
+            response = await self._send_with_token(self.login, method, url, headers, body)
         if self._keeps_cookies and "set-cookie" in response.named:
             self._cookies = self._cookies or _Cookies()
             self._cookies.learn(response)
         return response
+
+    async def _send_with_token(
+        self, login: Login, method: str, url: str, headers: Headers, body: bytes
+    ) -> Response:
+        """Send a request with a token, and once more with another one if it was refused and did nothing."""
+        is_second = False
+        while True:
+            token = await login.authorization(url)
+            sent = headers if token is None else [*headers, ("authorization", token)]
+            response = await self._pool.send(method, url, sent, body)
+            if response.status not in (401, 403):
+                return response
+            challenge = response.get("www-authenticate")
+            try:
+                if is_second:
+                    await login.note(url, response.status, challenge)
+                elif await login.refused(url, token, response.status, challenge):
+                    is_second = True
+                    response.release()
+                    continue
+            except BaseException:
+                response.release()
+                raise
+            return response
 
     @asynccontextmanager
     async def send(
