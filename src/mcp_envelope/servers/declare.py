@@ -25,6 +25,8 @@ from ..outcome import Failure, Miss, Reply
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ATTRIBUTE: Final = "__enveloped__"
 NOTHING_DECLARED: Final = Declared()
+# The packages that extras install for the adapters.
+_PACKAGES: Final = {"sdk": "mcp", "fastmcp": "fastmcp"}
 
 
 def enveloped(
@@ -92,9 +94,22 @@ def gateway_of(
     return Gateway(settings or Settings(config), budget=budget, max_bytes=max_bytes, **options)
 
 
-def missing_extra(library: str, extra: str, error: ImportError) -> ImportError:
-    """Return an error that says how to install an adapter's library, for `raise … from error`."""
-    message = f'{library} is needed here, and is not installed: pip install "mcp-envelope[{extra}]"'
+def missing_extra(library: str, extra: str, needs: int, error: ImportError) -> ImportError:
+    """Return an error that says what to install for an adapter, for `raise … from error`.
+
+    `needs` is the first major version that will do.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version(_PACKAGES[extra])
+    except PackageNotFoundError:
+        found = ""
+    state = f"found {found}, needs {needs}" if found else "it is not installed"
+    if found and int(found.partition(".")[0]) >= needs:
+        # The library is fine, and something that it needs is missing or broken.
+        state = f"found {found}, but it can't be imported ({error})"
+    message = f'{library} {needs} or newer is needed here ({state}): pip install -U "mcp-envelope[{extra}]"'
     return ImportError(message, name=error.name, path=error.path)
 
 

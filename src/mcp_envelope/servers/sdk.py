@@ -27,7 +27,7 @@ try:
     from mcp.server.mcpserver.utilities.types import Audio, Image
     from mcp.shared.exceptions import MCPError
 except ImportError as error:
-    raise missing_extra("The official SDK, from version 2 on,", "sdk", error) from error
+    raise missing_extra("The official SDK (mcp)", "sdk", 2, error) from error
 
 from msgspec.structs import replace
 from pydantic import BaseModel, TypeAdapter
