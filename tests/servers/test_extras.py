@@ -49,8 +49,7 @@ def test_fastmcp_is_asked_for(blocked: list[str]) -> None:
     code = BLOCKED.format(blocked=blocked, module="fastmcp", found="")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.partition(" | ")[2].strip() == (
-        "FastMCP 4 or newer is needed here (it is not installed): "
-        'pip install -U "mcp-envelope[fastmcp]"'
+        'FastMCP 4 or newer is needed here (it is not installed): pip install -U "mcp-envelope[fastmcp]"'
     )
 
 
