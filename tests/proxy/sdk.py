@@ -1,6 +1,7 @@
 """A server made with the official SDK, as an application or as a program.
 
     python -m tests.proxy.sdk PORT KIND
+    python -m tests.proxy.sdk stdio
 
 KIND is `http` (streamable, both eras), `json` (the same, with JSON bodies), `stateless`, `resumable` (events are
 kept, and streams can be resumed), or `sse` (the legacy transport). Tools tell what happened to them through
@@ -142,6 +143,9 @@ def app(kind: str, **more: Any) -> Any:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "stdio":
+        make().run("stdio")
+        sys.exit()
     import socket
 
     import uvicorn

@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import PurePath
@@ -21,6 +23,7 @@ from .console import Misuse, Parser
 
 if TYPE_CHECKING:
     from ..gateway import Gateway
+    from ..proxy.http import Application
     from ..proxy.interceptor import Interceptor
     from ..vault.ledger import LedgerEntry
 
@@ -34,6 +37,7 @@ examples:
   mcp-envelope proxy --tokens 4000 -- uvx mcp-server-git
   mcp-envelope proxy --url https://example.com/mcp --bearer-env TOKEN
   mcp-envelope proxy --listen 127.0.0.1:8900 --url http://127.0.0.1:8000/mcp
+  mcp-envelope proxy --listen 127.0.0.1:8900 -- uvx mcp-server-git
   mcp-envelope proxy --observe -- uvx mcp-server-git    # change nothing, only count
 
 exit codes:
@@ -53,6 +57,8 @@ _HEADER_VALUE: Final = r"[\x21-\x7e\xa1-\xff]([\x20-\x7e\xa1-\xff]*[\x21-\x7e\xa
 _LEAST_TOKENS: Final = 128
 _LEAST_BYTES: Final = 512
 _MOST_TOKENS: Final = 10_000_000
+# Options about the processes behind an HTTP front.
+_PROCESSES: Final = ("share", "processes", "idle")
 _REDACT: Final = ("tokens", "keys", "custom", "off")
 # As in `vault.vault`, which is loaded only when something has to be stored.
 _DEFAULT_VAULT: Final = "default"
@@ -88,11 +94,12 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
         raise Misuse(
             "name one server: --url URL, or its command after --, as in: mcp-envelope proxy -- npx -y SERVER"
         )
-    if options.listen and not options.url:
-        raise Misuse("--listen serves HTTP in front of an HTTP server: it needs --url")
-    for name in ("allow_host", "connections", "request_memory"):
+    for name in ("allow_host", "connections", "request_memory", *_PROCESSES):
         if getattr(options, name) and not options.listen:
             raise Misuse(f"--{name.replace('_', '-')} needs --listen")
+    for name in _PROCESSES:
+        if getattr(options, name) and options.url:
+            raise Misuse(f"--{name} is for a command, not for a --url")
     if not options.url and (options.header_env or options.bearer_env or options.transport):
         raise Misuse("--header-env, --bearer-env and --transport need --url")
     check(options)
@@ -112,6 +119,8 @@ def _serve(options: argparse.Namespace, command: list[str], observed: _Observed)
     """The exit code, or minus the signal that ended the server."""
     if options.url:
         return _serve_url(options, observed)
+    if options.listen:
+        return _listen_for_command(options, command, observed)
     from ..proxy import stdio
 
     if sys.stdin is not None and sys.stdin.isatty():
@@ -187,31 +196,80 @@ def _variable(name: str) -> str:
 def _listen(options: argparse.Namespace, headers: dict[str, str], observed: _Observed) -> int:
     from urllib.parse import urlsplit
 
-    from ..proxy import server
-    from ..proxy.http import REQUEST_MEMORY, HttpProxy, is_loopback
+    from ..proxy.http import HttpProxy
 
+    url = urlsplit(options.url)
+    gateway = _gateway(options, [options.url], observed)
+    app = HttpProxy(gateway, options.url, headers=headers, observe=options.observe, **access(options))
+    return serve(app, options, f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}")
+
+
+def _listen_for_command(options: argparse.Namespace, words: list[str], observed: _Observed) -> int:
+    """Serve a command over HTTP."""
+    if lacking := missing_extra(serves=True):
+        raise Misuse(f"--listen: {lacking}")
+    if shutil.which(words[0]) is None:
+        console.say("error", f"cannot start {words[0]!r}: no such command")
+        return _NOT_FOUND
+    from ..proxy.processes import Guard
+
+    # Before anything starts a thread.
+    guard = Guard()
+    from ..proxy.conversation import Alone, Conversation, ToClient
+    from ..proxy.interceptor import Interceptor
+    from ..proxy.launcher import Command, Launcher, Link
+    from ..proxy.listening import Listening
+    from ..proxy.seats import SharedServers
+
+    gateway = _gateway(options, words, observed)
+    launcher, command = Launcher(guard, options.processes), Command(tuple(words))
+    shared = SharedServers(launcher, command)
+
+    def converse(to_client: ToClient, seated: bool) -> Conversation:
+        route = Alone(Interceptor(gateway, observe=options.observe))
+        if seated:
+            return Conversation(route, lambda _, listener: shared.connect(listener), to_client)
+        return Conversation(route, lambda _, listener: Link(launcher, command, listener), to_client)
+
+    app = Listening(gateway, converse, shared, share=options.share, idle=options.idle, **access(options))
+    code = serve(app, options, console.command(*words))
+    guard.dismiss()
+    return code
+
+
+def access(options: argparse.Namespace) -> dict[str, Any]:
+    """Who may call an HTTP front, and how much memory requests have."""
+    from ..proxy.http import REQUEST_MEMORY, is_loopback
+
+    host, _ = _address(options)
+    names = tuple(options.allow_host)
+    return {
+        "hosts": (*names, host),
+        # We cannot know the names of a public address unless they are given.
+        "is_open": not is_loopback(host) and not names,
+        "request_memory": (options.request_memory or 0) << 20 or REQUEST_MEMORY,
+    }
+
+
+def _address(options: argparse.Namespace) -> tuple[str, int]:
     host, colon, port = options.listen.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not colon or not port.isdecimal() or int(port) > 65535 or not _is_hostname(host):
         raise Misuse(f"--listen must be HOST:PORT, such as 127.0.0.1:8900, not {options.listen!r}")
-    names = tuple(options.allow_host)
-    app = HttpProxy(
-        _gateway(options, [options.url], observed),
-        options.url,
-        headers=headers,
-        hosts=(*names, host),
-        # We cannot know the names of a public address unless they are given.
-        is_open=not is_loopback(host) and not names,
-        observe=options.observe,
-        request_memory=(options.request_memory or 0) << 20 or REQUEST_MEMORY,
-    )
+    return host, int(port)
+
+
+def serve(app: Application, options: argparse.Namespace, behind: str) -> int:
+    """Serve HTTP until a signal ends it; the exit code."""
+    from ..proxy import server
+
+    host, port = _address(options)
     try:
-        listening = server.listen(host, int(port))
+        listening = server.listen(host, port)
     except OSError as error:
         console.say("error", f"cannot listen on {options.listen}: {console.reason(error)}")
         return 1
-    url, shown = urlsplit(options.url), f"[{host}]" if ":" in host else host
-    behind = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+    shown = f"[{host}]" if ":" in host else host
     console.say("note", f"listening on http://{shown}:{listening.getsockname()[1]}, in front of {behind}")
     return 0 if server.serve(app, listening, options.connections or server.MOST_CONNECTIONS) else 1
 
@@ -352,4 +410,14 @@ def make_parser() -> Parser:
     add("--connections N", "with --listen: the most connections at a time (default: 4096)", positive)
     memory = "with --listen: the most memory for large request bodies, all together (default: 256)"
     add("--request-memory MB", memory, positive)
+    add = parser.options("a command behind --listen")
+    process_options(add)
     return parser
+
+
+def process_options(add: Callable[..., Any]) -> None:
+    """Options about the server processes behind an HTTP front."""
+    positive = console.positive_number
+    add("--share", "one process for all clients (default: one for each session)")
+    add("--processes N", "the most processes at a time (default: 64)", positive)
+    add("--idle SECONDS", "end a session that nobody has used for so long (default: 1800)", positive)

@@ -160,32 +160,25 @@ class ResponseWriter:
             self._task.cancel()
 
 
-class HttpProxy:
-    """The application. `hosts` are names that it may be called by, besides those of loopback.
+class Application:
+    """What every HTTP front of ours does: it decides who may call, reads bodies within bounds, counts.
 
-    If it `is_open`, it may be called by any name. Web pages may call it from these hosts alone in any case. Large
-    request bodies have `request_memory` bytes in sum.
+    `hosts` are names that it may be called by, besides those of loopback. If it `is_open`, it may be called by any
+    name. Web pages may call it from these hosts alone in any case. Large request bodies have `request_memory` bytes
+    in sum.
     """
 
     def __init__(
         self,
         gateway: Gateway,
-        url: str,
         *,
-        headers: dict[str, str] | None = None,
         hosts: tuple[str, ...] = (),
         is_open: bool = False,
-        observe: bool = False,
         request_memory: int = REQUEST_MEMORY,
     ) -> None:
         self.gateway = gateway
         # Apart from the memory for responses: whoever waits for one could wait for the other.
         self.request_memory = SharedMemory(request_memory // OVERDRAFT)
-        budget = gateway.policy("").budget
-        self.upstream = Upstream(url, headers, budget=0 if budget is None else budget.limit)
-        self.observe = observe
-        self.sessions = Sessions(gateway)
-        self.legacy = LegacyStreams(self.upstream)
         self.metrics = Metrics()
         gateway.observers.append(self.metrics.noted)
         self._hosts = (*_LOOPBACK, *map(str.lower, hosts))
@@ -220,10 +213,17 @@ class HttpProxy:
                 await anyio.sleep(0)
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
-                await self.upstream.aclose()
+                await self.aclose()
                 self.gateway.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    async def answer(self, request: Request, body: bytes, writer: ResponseWriter) -> None:
+        """Answer a request that is neither refused nor about the proxy itself."""
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """The server shuts down: nothing more will be asked."""
 
     def leave(self) -> None:
         """End the streams that merely listen, so that shutdown need not wait for them.
@@ -285,10 +285,36 @@ class HttpProxy:
             watching = asyncio.ensure_future(_disconnected(receive))
             watching.add_done_callback(writer.abandon)
             try:
-                await Exchange(self, request, body, writer).run()
+                await self.answer(request, body, writer)
             finally:
                 watching.remove_done_callback(writer.abandon)
                 watching.cancel()
+
+
+class HttpProxy(Application):
+    """In front of a server that has a URL. `headers` replace those of the callers."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        url: str,
+        *,
+        headers: dict[str, str] | None = None,
+        observe: bool = False,
+        **more: Any,
+    ) -> None:
+        super().__init__(gateway, **more)
+        budget = gateway.policy("").budget
+        self.upstream = Upstream(url, headers, budget=0 if budget is None else budget.limit)
+        self.observe = observe
+        self.sessions = Sessions(gateway)
+        self.legacy = LegacyStreams(self.upstream)
+
+    async def answer(self, request: Request, body: bytes, writer: ResponseWriter) -> None:
+        await Exchange(self, request, body, writer).run()
+
+    async def aclose(self) -> None:
+        await self.upstream.aclose()
 
 
 async def _body(request: Request, receive: Receive, reservation: Reservation) -> bytes | None:

@@ -4,7 +4,7 @@ Strategy: the proxy listens for signals before it starts the server, so that no 
 go through a pipe to a thread that forwards them to the server's process group, whatever the main thread is doing.
 When the server ends, the proxy ends too, even if a child of the server still holds its output, and after a signal
 even if the client has stopped reading. A guard process, forked before anything else is loaded, outlives the
-proxy: if its pipe closes without a farewell, the proxy was killed, and the guard ends the server's group.
+proxy: if its pipe closes without a farewell, the proxy was killed, and the guard ends the servers' groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 _FORWARDED: Final = (*_ENDING, "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 # Seconds after the server's end in which its children may still write, and pending writes may finish.
 _GRACE: Final = 1.0
-_FAREWELL: Final = b"done\n"
+_FAREWELL: Final = b"done"
 # How often the guard checks, in seconds, and how many times before the next, harsher step.
 _INTERVAL: Final = 0.05
 _CHECKS: Final = 20
@@ -43,7 +43,7 @@ def signal_group(group: int, number: int) -> bool:
 
 
 class Guard:
-    """The process that ends the server's group if the proxy is killed."""
+    """The process that ends the servers' groups if the proxy is killed. Start it before any thread."""
 
     def __init__(self) -> None:
         self._pipe: int | None = None
@@ -57,13 +57,21 @@ class Guard:
         os.close(listening)
 
     def watch(self, group: int) -> None:
+        self._tell(b"%d\n" % group)
+
+    def forget(self, group: int) -> None:
+        """The group has ended."""
+        self._tell(b"-%d\n" % group)
+
+    def _tell(self, line: bytes) -> None:
         if self._pipe is not None:
-            os.write(self._pipe, b"%d\n" % group)
+            with suppress(OSError):
+                os.write(self._pipe, line)
 
     def dismiss(self) -> None:
         if self._pipe is not None:
             with suppress(OSError):
-                os.write(self._pipe, _FAREWELL)
+                os.write(self._pipe, _FAREWELL + b"\n")
             os.close(self._pipe)
             self._pipe = None
             with suppress(ChildProcessError):
@@ -82,19 +90,21 @@ def _stand_guard(listening: int) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
+        groups: set[int] = set()
         heard = b""
-        while part := os.read(listening, 64):
-            heard += part
-        if heard.endswith(_FAREWELL) or not heard:
-            return
-        # The server's input has ended, so it may end by itself.
-        for step in (0, signal.SIGTERM, signal.SIGKILL):
-            if not signal_group(int(heard), step):
-                return
-            for _ in range(_CHECKS):
-                time.sleep(_INTERVAL)
-                if not signal_group(int(heard), 0):
+        while part := os.read(listening, 1 << 12):
+            *lines, heard = (heard + part).split(b"\n")
+            for line in lines:
+                if line == _FAREWELL:
                     return
+                group = int(line)
+                (groups.add if group > 0 else groups.discard)(abs(group))
+        # The servers' input has ended, so they may end by themselves.
+        for step in (0, int(signal.SIGTERM), int(KILL)):
+            groups = {group for group in groups if signal_group(group, step)}
+            for _ in range(_CHECKS if groups else 0):
+                time.sleep(_INTERVAL)
+                groups = {group for group in groups if signal_group(group, 0)}
     finally:
         os._exit(0)
 

@@ -28,7 +28,7 @@ from .interceptor import Interceptor
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-    from .http import HttpProxy
+    from .http import Application
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -246,7 +246,7 @@ def _preload(gateway: Gateway) -> None:
     gateway.keeping(None)
 
 
-def serve(app: HttpProxy, listening: socket.socket, connections: int = MOST_CONNECTIONS) -> bool:
+def serve(app: Application, listening: socket.socket, connections: int = MOST_CONNECTIONS) -> bool:
     """Serve until a signal ends it; whether it could be started."""
     _preload(app.gateway)
     config = uvicorn.Config(

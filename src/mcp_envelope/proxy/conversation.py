@@ -1,0 +1,166 @@
+"""One client's conversation with its servers, on an event loop.
+
+Strategy: a `Route` decides, without any I/O, what each frame becomes and where it goes; here it is carried there.
+A frame that may have to be cut or stored is worked on in another thread, in its turn: from one server, frames
+come in their order, and a server whose frames the client does not take is not read any further. Reads from the
+vault take as long as they take, a few at a time. A request of the proxy's own that nobody answers is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from .frames import Outgoing
+from .interceptor import Interceptor
+from .launcher import Listener
+from .reads import Work
+
+# A smaller frame is worked on right here: it is within any budget, and another thread would cost more.
+_INLINE: Final = 1 << 12
+# Seconds to wait for the response to a request of our own.
+_PATIENCE: Final = 10.0
+_MOST_READS: Final = 16
+
+
+class Moves(NamedTuple):
+    """Frames to be sent, in order; those for a server with its name."""
+
+    to_client: list[bytes]
+    to_servers: list[tuple[str, bytes]]
+
+
+class Route(Protocol):
+    """Where frames go. `from_client` adds slow work to `later`; the others are told of which server."""
+
+    def from_client(self, data: bytes, owner: str | None, later: list[Work]) -> Moves: ...
+    def done(self, work: Work) -> Moves: ...
+    def from_server(self, server: str, data: bytes) -> Moves: ...
+    def lost(self, server: str, words: str, code: str) -> Moves: ...
+    def failed(self, server: str, data: bytes, words: str, code: str) -> Moves: ...
+    def is_own(self, server: str, data: bytes) -> bool: ...
+    def unanswered(self, server: str, data: bytes) -> Moves: ...
+
+
+class Connection(Protocol):
+    """A server as a conversation sees it: a process of its own, or a seat at one that is shared."""
+
+    def send(self, frame: bytes) -> None: ...
+    async def drain(self) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+Connect = Callable[[str, Listener], Connection]
+ToClient = Callable[[list[bytes]], Awaitable[None]]
+
+
+class Conversation:
+    """`connect` returns the connection to a server, which is made when something is sent there."""
+
+    def __init__(self, route: Route, connect: Connect, to_client: ToClient) -> None:
+        self.route = route
+        self.to_client = to_client
+        self._connect = connect
+        self._connections: dict[str, Connection] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reads = asyncio.Semaphore(_MOST_READS)
+
+    async def from_client(self, data: bytes, owner: str | None = None) -> None:
+        later: list[Work] = []
+        await self._carry(await _worked(data, partial(self.route.from_client, data, owner, later)))
+        for work in later:
+            self._spawn(self._read(work))
+
+    async def drain(self) -> None:
+        """Wait until the servers have taken most of what they were sent."""
+        for connection in list(self._connections.values()):
+            await connection.drain()
+
+    async def aclose(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        closing = [asyncio.ensure_future(each.aclose()) for each in self._connections.values()]
+        if closing:
+            await asyncio.wait(closing)
+
+    def _connection(self, server: str) -> Connection:
+        found = self._connections.get(server)
+        if found is None:
+            listener = Listener(
+                partial(self._from_server, server), partial(self._lost, server), partial(self._failed, server)
+            )
+            found = self._connections[server] = self._connect(server, listener)
+        return found
+
+    async def _carry(self, moves: Moves) -> None:
+        for server, frame in moves.to_servers:
+            if self.route.is_own(server, frame):
+                self._spawn(self._watch(server, frame))
+            self._connection(server).send(frame)
+        if moves.to_client:
+            await self.to_client(moves.to_client)
+
+    async def _from_server(self, server: str, data: bytes) -> None:
+        await self._carry(await _worked(data, partial(self.route.from_server, server, data)))
+
+    async def _lost(self, server: str, words: str, code: str) -> None:
+        await self._carry(self.route.lost(server, words, code))
+
+    async def _failed(self, server: str, data: bytes, words: str, code: str) -> None:
+        await self._carry(self.route.failed(server, data, words, code))
+
+    async def _read(self, work: Work) -> None:
+        async with self._reads:
+            await self._carry(await asyncio.to_thread(self.route.done, work))
+
+    async def _watch(self, server: str, data: bytes) -> None:
+        await asyncio.sleep(_PATIENCE)
+        await self._carry(self.route.unanswered(server, data))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _worked(data: bytes, work: Callable[[], Moves]) -> Moves:
+    if len(data) <= _INLINE:
+        return work()
+    return await asyncio.to_thread(work)
+
+
+class Alone:
+    """The route to the only server there is."""
+
+    def __init__(self, interceptor: Interceptor) -> None:
+        self.interceptor = interceptor
+
+    def from_client(self, data: bytes, owner: str | None, later: list[Work]) -> Moves:
+        return _moves(self.interceptor.from_client(data, owner, later))
+
+    def done(self, work: Work) -> Moves:
+        return _moves(work())
+
+    def from_server(self, server: str, data: bytes) -> Moves:
+        return _moves(self.interceptor.from_server(data))
+
+    def lost(self, server: str, words: str, code: str) -> Moves:
+        return Moves(self.interceptor.lost(words, code), [])
+
+    def failed(self, server: str, data: bytes, words: str, code: str) -> Moves:
+        if self.is_own(server, data):
+            return _moves(self.interceptor.list_requests.finish())
+        failure = self.interceptor.failed(data, words, code)
+        return Moves([] if failure is None else [failure], [])
+
+    def is_own(self, server: str, data: bytes) -> bool:
+        return self.interceptor.list_requests.owns(data)
+
+    def unanswered(self, server: str, data: bytes) -> Moves:
+        return _moves(self.interceptor.list_requests.unanswered(data))
+
+
+def _moves(outgoing: Outgoing) -> Moves:
+    return Moves(outgoing.to_client, [("", frame) for frame in outgoing.to_server])
