@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ..jsontext import scanner, toml_scanner
 from ..jsontext.scanner import MemberSpan, Path, Span, ValueSpan
+from .server_entry import Change
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 # Where servers are kept: at the top, in the settings of VS Code, in the projects of Claude Code.
@@ -109,11 +110,68 @@ class ConfigFile:
     def edited(self, edits: Iterable[Edit]) -> str:
         return apply(self.text, edits)
 
-    def rename(self, member: MemberSpan, name: str) -> list[Edit]:
+    def rewritten(self, server: ServerEntry, change: Change) -> list[Edit]:
+        """The edits that change an entry.
+
+        A member stays where it is, and a word is spelled as it was. Others come next to the command.
+        """
+        fields, old, new, places = server.node.fields, server.value, change.value, change.places
+        edits: list[Edit] = []
+        spelled: dict[object, str] = {}
+        for key in fields.keys() & change.moved:
+            words = old[key] if isinstance(old[key], list) else [old[key]]
+            for word, node in zip(words, fields[key].value.items or [fields[key].value], strict=False):
+                spelled.setdefault(word, self.raw(node))
+
+        def text(value: Any) -> str:
+            if isinstance(value, list):
+                return f"[{', '.join(map(text, value))}]"
+            return spelled.get(value) or self.syntax.string(value)
+
+        for key, value in new.items():
+            member = fields.get(place := places.get(key, key))
+            if member is None and key == "args":
+                edits.append(self._insert_after(fields["command"], key, text(value)))
+            elif member is None:
+                edits.append(self._insert_before(fields[places["args"]], key, text(value)))
+            else:
+                edits += self._rename(member, key) if key != place else []
+                edits += self._revalued(member.value, old[place], value, text)
+        for key in old.keys() - {places.get(key, key) for key in new}:
+            edits.append(
+                (self._remove_after if key == "args" else self._remove_before)(server.node, fields[key])
+            )
+        return edits
+
+    def _revalued(self, node: ValueSpan, old: Any, new: Any, text: Callable[[Any], str]) -> list[Edit]:
+        if old == new:
+            return []
+        if isinstance(old, dict) and isinstance(new, dict):  # with the same values under other names
+            pairs = zip(old, new, strict=True)
+            return [edit for name, other in pairs for edit in self._rename(node.fields[name], other)]
+        if not (isinstance(old, list) and isinstance(new, list)):
+            return [Edit(node.start, node.end, text(new))]
+        if not old:  # the space tells it from an array that wasn't there
+            return [Edit(node.start + 1, node.start + 1, f" {', '.join(map(text, new))}")]
+        same = [one == other for one, other in zip(reversed(old), reversed(new), strict=False)]
+        tail = (*same, False).index(False)
+        gone, words = node.items[: len(old) - tail], [text(word) for word in new[: len(new) - tail]]
+        separator = self._separator(node.items[0].start)
+        if not words:
+            return [self._remove_first(node, len(gone))]
+        if not gone:
+            return [
+                Edit(
+                    node.items[0].start, node.items[0].start, "".join(f"{word}{separator}" for word in words)
+                )
+            ]
+        return [Edit(gone[0].start, gone[-1].end, separator.join(words))]
+
+    def _rename(self, member: MemberSpan, name: str) -> list[Edit]:
         """Another key, wherever it is spelled; quoted if the old one was."""
         return [Edit(start, end, self._quoted_as(start, name)) for start, end in member.keys]
 
-    def separator(self, first: int) -> str:
+    def _separator(self, first: int) -> str:
         """What separates items: a line break if the first one, at this offset, is the first on its line."""
         start = self._line_start(first)
         indent = self.text[start:first]
@@ -121,23 +179,11 @@ class ConfigFile:
             return f",{self._newline}{indent}"
         return ", "
 
-    def prepend(self, array: ValueSpan, words: Sequence[str]) -> Edit:
-        """New items before those of an array.
-
-        In an empty array they begin with a space, which tells it from an array that wasn't there.
-        """
-        if not array.items:
-            return Edit(array.start + 1, array.start + 1, f" {', '.join(words)}")
-        at = array.items[0].start
-        separator = self.separator(at)
-        return Edit(at, at, "".join(f"{word}{separator}" for word in words))
-
     def was_empty(self, array: ValueSpan) -> bool:
-        """Whether the array had no items before `prepend`."""
+        """Whether the array had no items before words were put into it."""
         return bool(array.items) and self.text[array.start + 1 : array.items[0].start] == " "
 
-    def remove_first(self, array: ValueSpan, count: int) -> Edit:
-        """Undo `prepend`."""
+    def _remove_first(self, array: ValueSpan, count: int) -> Edit:
         if count < len(array.items):
             return Edit(array.items[0].start, array.items[count].start, "")
         end = array.items[-1].end
@@ -145,21 +191,21 @@ class ConfigFile:
             end = self.text.index(",", end) + 1
         return Edit(array.start + 1, end, "")
 
-    def insert_after(self, member: MemberSpan, name: str, value: str) -> Edit:
+    def _insert_after(self, member: MemberSpan, name: str, value: str) -> Edit:
         spelled = self._spelled_like(member, name, value)
         if member.inline:
             at = member.value.end
-            return Edit(at, at, f"{self.separator(member.lead)}{spelled}")
+            return Edit(at, at, f"{self._separator(member.lead)}{spelled}")
         at = self._line_end(member.value.end)
         return Edit(at, at, f"{self._newline}{self._indent(member)}{spelled}")
 
-    def insert_before(self, member: MemberSpan, name: str, value: str) -> Edit:
+    def _insert_before(self, member: MemberSpan, name: str, value: str) -> Edit:
         spelled = self._spelled_like(member, name, value)
-        between = self.separator(member.lead) if member.inline else f"{self._newline}{self._indent(member)}"
+        between = self._separator(member.lead) if member.inline else f"{self._newline}{self._indent(member)}"
         return Edit(member.lead, member.lead, f"{spelled}{between}")
 
-    def remove_after(self, holder: ValueSpan, member: MemberSpan) -> Edit:
-        """Undo `insert_after`."""
+    def _remove_after(self, holder: ValueSpan, member: MemberSpan) -> Edit:
+        """Undo `_insert_after`."""
         start = self._line_start(member.lead)
         if not member.inline and start:
             start -= 2 if self.text[:start].endswith("\r\n") else 1
@@ -169,9 +215,9 @@ class ConfigFile:
             return Edit(before[-1].value.end, member.value.end, "")
         return self._up_to_next(holder, member) or Edit(member.lead, member.value.end, "")
 
-    def remove_before(self, holder: ValueSpan, member: MemberSpan) -> Edit:
-        """Undo `insert_before`."""
-        return self._up_to_next(holder, member) or self.remove_after(holder, member)
+    def _remove_before(self, holder: ValueSpan, member: MemberSpan) -> Edit:
+        """Undo `_insert_before`."""
+        return self._up_to_next(holder, member) or self._remove_after(holder, member)
 
     def _up_to_next(self, holder: ValueSpan, member: MemberSpan) -> Edit | None:
         after = [other for other in holder.members if other.lead > member.lead]
@@ -207,10 +253,6 @@ class ConfigFile:
 
     def _indent(self, member: MemberSpan) -> str:
         return self.text[self._line_start(member.lead) : member.lead].removeprefix("\ufeff")
-
-
-def put(node: ValueSpan, new: str) -> Edit:
-    return Edit(node.start, node.end, new)
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:

@@ -1,4 +1,4 @@
-"""What a server's entry means, with the proxy in front of it and without. It reads entries; `wrapping` edits them.
+"""What a server's entry means, and what it becomes with the proxy in front of it and without. Here it is only data.
 
 Strategy: a wrapped entry itself says what it was before. A local server's command goes behind `--`. Of a remote
 server the URL, the transport and the names of its headers go into the arguments; the values of the headers may be
@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 PROGRAM: Final = "mcp-envelope"
 MODULE: Final = "mcp_envelope"
@@ -26,7 +25,9 @@ SETTINGS: Final = ("--tokens", "--bytes", "--dialect", "--config", "--vault")
 _RIVALS: Final = {"--tokens": "--bytes", "--bytes": "--tokens"}
 # Options that describe a remote server.
 _REMOTE: Final = ("--transport", "--header-env", "--bearer-env", "--url")
+_HTTP_URL: Final = "--transport=http"
 _TRANSPORTS: Final = {"http": "http", "sse": "sse", "streamable-http": "http", "streamableHttp": "http"}
+_BEARER: Final = "bearer_token_env_var"
 # Programs that start another one, whose name is then an argument.
 _STARTERS: Final = re.compile(r"(?:python[\d.]*|pypy[\d.]*|pyw?|uvx?|pipx)", re.IGNORECASE)
 _BASENAME: Final = re.compile(r"([^/\\]*?)(?:\.(?:exe|cmd|bat))?", re.IGNORECASE | re.DOTALL)
@@ -41,13 +42,14 @@ _CLIENT_ONLY: Final = (
     "env_http_headers",
 )
 
+Entry = Mapping[str, Any]
+
 
 class NotWrappable(Exception):
     """This entry cannot be wrapped or unwrapped. The message says why, and follows the entry's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """How the proxy is started: the program, its own arguments, and the options of the proxy."""
 
     program: tuple[str, ...]
@@ -57,65 +59,90 @@ class Launch:
     def words(self) -> tuple[str, ...]:
         return (*self.program[1:], PROXY, *self.options)
 
+    def with_settings(self, program: tuple[str, ...] | None, settings: Mapping[str, str]) -> Launch:
+        """The same launch with these options set, and all others as they were."""
+        options: list[str] = []
+        left = dict(settings)
+        words = iter(self.options)
+        for word in words:
+            name, equals, _ = word.partition("=")
+            value = [next(words, "")] if name in SETTINGS and not equals else []
+            if name in left:
+                options += [name, left.pop(name)]
+            elif _RIVALS.get(name) not in settings:
+                options += [word, *value]
+        options += [word for setting in left.items() for word in setting]
+        return Launch(program or self.program, tuple(options))
 
-@dataclass(frozen=True, slots=True)
-class Proxied:
-    """A wrapped entry, as told by its arguments."""
+
+class Proxied(NamedTuple):
+    """A wrapped entry: how the proxy is started, and the arguments that say in front of what."""
 
     launch: Launch
-    stop: int  # the index of `--`, or the number of arguments
-    remote: Remote | None
+    server: tuple[str, ...]
+
+    @property
+    def is_remote(self) -> bool:
+        return "--url" in self.server and self.server[0] != SEPARATOR
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
-    words: tuple[str, ...]  # its options, in the order of the arguments
-    url: int  # the index of the URL among the arguments
-    transport: str | None
-    kind: int | None  # the index of the transport, if the entry had a `type`
-    headers: Mapping[str, str]  # variable -> header
-    bearer: str | None
+class Change(NamedTuple):
+    """What an entry becomes, whose words move elsewhere, and which old member each new one replaces."""
+
+    value: dict[str, Any]
+    moved: tuple[str, ...]
+    places: Mapping[str, str] = {}
+
+
+# -- reading ------------------------------------------------------------------------------------------------
 
 
 def is_program(command: str) -> bool:
     return _named(command) == PROGRAM
 
 
-def proxied(entry: Mapping[str, Any]) -> Proxied | None:
-    """The wrapped entry, or None if the entry is not wrapped."""
-    command, args = entry.get("command"), arguments(entry)
-    if is_inline(entry):
-        command = entry["command"][0]
-    if not isinstance(command, str) or not _are_strings(args):
-        return None
-    words = [command, *args]
-    for at, (word, following) in enumerate(pairwise(words)):
-        if word == SEPARATOR or (at and not _STARTERS.fullmatch(_named(command))):
-            return None
-        if following == PROXY and (is_program(word) or (at and word == MODULE and words[at - 1] == "-m")):
-            return _proxied(words[: at + 1], words[1:], first=at + 1)
-    return None
-
-
-def is_inline(entry: Mapping[str, Any]) -> bool:
+def is_inline(entry: Entry) -> bool:
     """Whether the arguments stand behind the program in `command`, as in opencode."""
     command = entry.get("command")
     return _are_strings(command) and bool(command)
 
 
-def arguments(entry: Mapping[str, Any]) -> Any:
-    return entry["command"][1:] if is_inline(entry) else entry.get("args")
-
-
-def is_remote(entry: Mapping[str, Any]) -> bool:
+def is_remote(entry: Entry) -> bool:
     return "command" not in entry and ("url" in entry or "httpUrl" in entry)
 
 
-def url_key(entry: Mapping[str, Any]) -> str:
-    return "httpUrl" if "httpUrl" in entry else "url"
+def proxied(entry: Entry) -> Proxied | None:
+    """The wrapped entry, or None if the entry is not wrapped."""
+    command, args = entry.get("command"), entry.get("args")
+    words = command if is_inline(entry) else [command, *args] if isinstance(args, list) else None
+    if not _are_strings(words):
+        return None
+    for at, (word, following) in enumerate(pairwise(words)):
+        if word == SEPARATOR or (at and not _STARTERS.fullmatch(_named(words[0]))):
+            return None
+        if following == PROXY and (is_program(word) or (at and word == MODULE and words[at - 1] == "-m")):
+            options, server = _split(words[at + 2 :])
+            return Proxied(Launch(tuple(words[: at + 1]), tuple(options)), tuple(server))
+    return None
 
 
-def check(entry: Mapping[str, Any], headers_key: str, is_secret: Callable[[str], bool]) -> None:
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """The options of the proxy, and the words about the server."""
+    if SEPARATOR in words:
+        at = words.index(SEPARATOR)
+        return words[:at], words[at:]
+    options: list[str] = []
+    server: list[str] = []
+    left = iter(words)
+    for word in left:
+        if word in _REMOTE and (value := next(left, None)) is not None:
+            server += [word, value]
+        else:
+            (server if word.startswith("--transport=") else options).append(word)
+    return options, server
+
+
+def check(entry: Entry, headers_key: str, is_secret: Callable[[str], bool]) -> None:
     """Check that an entry without the proxy can be wrapped. Raises NotWrappable."""
     mistakes = _remote_mistakes(entry, headers_key, is_secret) if is_remote(entry) else _local_mistakes(entry)
     for is_wrong, reason in mistakes:
@@ -123,7 +150,7 @@ def check(entry: Mapping[str, Any], headers_key: str, is_secret: Callable[[str],
             raise NotWrappable(reason)
 
 
-def _local_mistakes(entry: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+def _local_mistakes(entry: Entry) -> Iterator[tuple[bool, str]]:
     command, args = entry.get("command"), entry.get("args", [])
     yield "command" not in entry, "has neither a command nor a URL"
     is_understood = is_inline(entry) or (isinstance(command, str) and bool(command))
@@ -134,9 +161,9 @@ def _local_mistakes(entry: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
 
 
 def _remote_mistakes(
-    entry: Mapping[str, Any], headers_key: str, is_secret: Callable[[str], bool]
+    entry: Entry, headers_key: str, is_secret: Callable[[str], bool]
 ) -> Iterator[tuple[bool, str]]:
-    url, headers = entry[url_key(entry)], entry.get(headers_key, {})
+    url, headers = entry[_url_key(entry)], entry.get(headers_key, {})
     is_understood = isinstance(url, str) and not ("url" in entry and "httpUrl" in entry)
     yield not is_understood, "has a URL that is not understood"
     yield is_secret(url), "has a secret in its URL, which would appear on a command line"
@@ -150,96 +177,85 @@ def _remote_mistakes(
     yield not are_strings, f"has {headers_key} that are not strings"
     bad_name = any("=" in name or not name for name in headers)
     yield bad_name, f"has {headers_key} with a name that a header cannot have"
-    bearer = entry.get("bearer_token_env_var", "")
-    yield not isinstance(bearer, str), "has a bearer_token_env_var that is not a string"
+    yield not isinstance(entry.get(_BEARER, ""), str), f"has a {_BEARER} that is not a string"
 
 
-def remote_words(entry: Mapping[str, Any], headers_key: str) -> list[str]:
-    """The options that describe a remote server, up to `--url`; the URL follows."""
-    words: list[str] = []
-    if "httpUrl" in entry:
-        words.append("--transport=http")
-    elif "type" in entry:
-        words += ["--transport", _TRANSPORTS[entry["type"]]]
-    for name, variable in variables(entry.get(headers_key, {})).items():
-        words += ["--header-env", f"{name}={variable}"]
-    if "bearer_token_env_var" in entry:
-        words += ["--bearer-env", entry["bearer_token_env_var"]]
-    return [*words, "--url"]
+# -- changing -----------------------------------------------------------------------------------------------
 
 
-def variables(headers: Mapping[str, str]) -> dict[str, str]:
-    """Each header's variable, numbered, because a header's name may not be valid as one."""
-    return {name: f"{VARIABLE}{number}" for number, name in enumerate(headers, 1)}
+def wrapped(entry: Entry, launch: Launch, headers_key: str) -> Change:
+    """An entry that can be wrapped, with the proxy in front."""
+    program, words = launch.program[0], [*launch.words, SEPARATOR]
+    if is_inline(entry):
+        return Change({**entry, "command": [program, *words, *entry["command"]]}, ())
+    if not is_remote(entry):
+        args = [*words, entry["command"], *entry.get("args", [])]
+        return Change({**entry, "command": program, "args": args}, ("command",))
+    places = {"args": _url_key(entry), "command": "type", "env": headers_key, "env_vars": _BEARER}
+    places = {new: old for new, old in places.items() if old in entry}
+    words = [*launch.words, *([_HTTP_URL] if "httpUrl" in entry else [])]
+    words += ["--transport", _TRANSPORTS[entry["type"]]] if "type" in entry else []
+    # A header's name may not be valid as that of a variable, so these are numbered.
+    headers = {f"{VARIABLE}{number}": name for number, name in enumerate(entry.get(headers_key, {}), 1)}
+    words += [word for variable, name in headers.items() for word in ("--header-env", f"{name}={variable}")]
+    words += ["--bearer-env", entry[_BEARER]] if _BEARER in entry else []
+    new = {key: value for key, value in entry.items() if key not in places.values()}
+    new |= {"command": program, "args": [*words, "--url", entry[places["args"]]]}
+    if headers_key in entry:
+        new["env"] = {variable: entry[headers_key][name] for variable, name in headers.items()}
+    if _BEARER in entry:
+        new["env_vars"] = [entry[_BEARER]]
+    return Change(new, (places["args"], "type", _BEARER), places)
 
 
-def check_wrapped(entry: Mapping[str, Any], proxied: Proxied) -> None:
-    """Check that the entry says what it was before."""
-    args, remote = arguments(entry), proxied.remote
-    if remote is None:
-        if len(args) < proxied.stop + 2 or not args[proxied.stop + 1]:
-            raise NotWrappable("has a proxy with arguments that are not understood")
-        return
-    env, names = entry.get("env", {}), remote.headers
-    if not isinstance(env, dict) or set(env) != set(names) or len(set(names.values())) != len(names):
+def updated(entry: Entry, launch: Launch, server: tuple[str, ...]) -> Change:
+    """A wrapped entry with another launch."""
+    words = [*launch.words, *server]
+    if is_inline(entry):
+        return Change({**entry, "command": [launch.program[0], *words]}, ("command",))
+    return Change({**entry, "command": launch.program[0], "args": words}, ("args",))
+
+
+def unwrapped(entry: Entry, found: Proxied, headers_key: str, had_args: bool) -> Change:
+    """The entry as it was before. Raises NotWrappable if it doesn't say that."""
+    if found.is_remote:
+        return _unwrapped_remote(entry, found.server, headers_key)
+    mark, command, *args = (*found.server, "", "")[: max(len(found.server), 2)]
+    if mark != SEPARATOR or not command:
+        raise NotWrappable("has a proxy with arguments that are not understood")
+    if is_inline(entry):
+        return Change({**entry, "command": [command, *args]}, ())
+    new = {**entry, "command": command, "args": args}
+    if not args and not had_args:
+        del new["args"]
+    return Change(new, ("args",))
+
+
+def _unwrapped_remote(entry: Entry, server: tuple[str, ...], headers_key: str) -> Change:
+    words = iter([word for word in server if not word.startswith("--transport=")])
+    pairs = list(zip(words, words, strict=True))
+    options = dict(pairs)
+    named = [value.partition("=") for option, value in pairs if option == "--header-env"]
+    headers = {variable: name for name, _, variable in named}
+    bearer, env = options.get("--bearer-env"), entry.get("env", {})
+    if not isinstance(env, dict) or env.keys() != headers.keys() or len({*headers.values()}) != len(headers):
         raise NotWrappable("has an env that does not match its headers; change it by hand")
-    if entry.get("env_vars", []) != ([] if remote.bearer is None else [remote.bearer]):
+    if entry.get("env_vars", []) != ([] if bearer is None else [bearer]):
         raise NotWrappable("has env_vars that do not match its token; change it by hand")
     if "type" in entry or "url" in entry or "httpUrl" in entry:
         raise NotWrappable("has both a command and a URL")
+    url_key = "httpUrl" if len(server) % 2 else "url"
+    places = {url_key: "args", "type": "command", headers_key: "env", _BEARER: "env_vars"}
+    before: dict[str, Any] = {url_key: options["--url"], "type": options.get("--transport"), _BEARER: bearer}
+    if "env" in entry:
+        before[headers_key] = {headers[variable]: value for variable, value in env.items()}
+    before = {key: value for key, value in before.items() if value is not None}
+    new = {key: value for key, value in entry.items() if key not in ("args", "command", "env", "env_vars")}
+    return Change({**new, **before}, ("args", "env_vars"), {key: places[key] for key in before})
 
 
-def with_settings(launch: Launch, program: tuple[str, ...] | None, settings: Mapping[str, str]) -> Launch:
-    """The same launch with these options set, and all others as they were."""
-    options: list[str] = []
-    left = dict(settings)
-    words = iter(launch.options)
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if name not in SETTINGS:
-            options.append(word)
-            continue
-        value = [] if equals else [next(words, "")]
-        if name in left:
-            options += [name, left.pop(name)]
-        elif _RIVALS.get(name) not in settings:
-            options += [word, *value]
-    for name, setting in left.items():
-        options += [name, setting]
-    return Launch(program or launch.program, tuple(options))
-
-
-def _proxied(program: list[str], args: list[str], first: int) -> Proxied:
-    if SEPARATOR in args[first:]:
-        stop = args.index(SEPARATOR, first)
-        return Proxied(Launch(tuple(program), tuple(args[first:stop])), stop, None)
-    options: list[str] = []
-    words: list[str] = []
-    headers: dict[str, str] = {}
-    places: dict[str, int] = {}
-    at = first
-    while at < len(args):
-        name, equals, _ = args[at].partition("=")
-        if name not in _REMOTE or (equals and name != "--transport") or (not equals and at + 1 == len(args)):
-            options.append(args[at])
-            at += 1
-            continue
-        taken = args[at : at + (1 if equals else 2)]
-        words += taken
-        at += len(taken)
-        places[name] = at - 1
-        if name == "--header-env":
-            header, _, variable = taken[-1].partition("=")
-            headers[variable] = header
-    launch = Launch(tuple(program), tuple(options))
-    if "--url" not in places:
-        return Proxied(launch, len(args), None)
-    kind, bearer = places.get("--transport"), places.get("--bearer-env")
-    transport = None if kind is None else args[kind].removeprefix("--transport=")
-    if kind is not None and args[kind].startswith("--transport="):
-        kind = None
-    token = None if bearer is None else args[bearer]
-    return Proxied(launch, len(args), Remote(tuple(words), places["--url"], transport, kind, headers, token))
+def _url_key(entry: Entry) -> str:
+    return "httpUrl" if "httpUrl" in entry else "url"
 
 
 def _named(command: str) -> str:
