@@ -5,8 +5,10 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap torture load mutants clean
+.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap torture load mutants release clean
 
+# What the tests use of the package's own extras.
+EXTRAS := codemap,exact,images,valkey,fastmcp,sdk,http,login
 # npm packages that only the tests need.
 NODE := $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json
 # The core. Tests that start a process carry a mark, and are left to `make test`.
@@ -15,31 +17,32 @@ CORE := tests/fit tests/jsontext tests/schema tests/dialects tests/config tests/
 help:  ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(VENV)/pip:
+$(VENV)/python:
 	@command -v $(PYTHON) >/dev/null || { echo "make: no '$(PYTHON)' found; install Python 3.11 or newer, or run make PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: Python 3.11 or newer is needed; run make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "Creating $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install 'pip>=25.1'
 	@touch $@
 
-$(VENV)/base: pyproject.toml constraints.txt | $(VENV)/pip
+$(VENV)/base: pyproject.toml constraints.txt | $(VENV)/python
 	@echo "Installing mcp-envelope (a few seconds) ..."
 	@$(PIP) install -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/pip
+$(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/python
 	@echo "Installing the test tools (about half a minute) ..."
-	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@$(PIP) install -c constraints.txt -e '.[$(EXTRAS)]' --group dev
 	@touch $@ $(VENV)/base $(VENV)/codemap
 
 $(VENV)/bench: pyproject.toml constraints.txt | $(VENV)/dev
 	@echo "Installing what the benchmarks are compared with (about half a minute) ..."
-	@$(PIP) install -c constraints.txt -e '.[bench]'
+	@$(PIP) install -c constraints.txt -e '.[exact,fastmcp]' --group bench
 	@touch $@
 
 $(VENV)/mutants: pyproject.toml constraints.txt | $(VENV)/dev
 	@echo "Installing cosmic-ray (about ten seconds) ..."
-	@$(PIP) install -c constraints.txt -e '.[mutants]'
+	@$(PIP) install -c constraints.txt -e . --group mutants
 	@touch $@
 
 $(VENV)/node/installed.json: tests/servers/node/package.json | $(VENV)/dev
@@ -57,7 +60,7 @@ $(VENV)/servers/installed.json: tests/proxy/node/package.json | $(VENV)/dev
 	@$(BIN)/python -m tests.proxy.real
 	@touch $@
 
-$(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/pip
+$(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/python
 	@echo "Installing mcp-envelope and a server to put it in front of (about ten seconds) ..."
 	@$(PIP) install -c constraints.txt -e '.[demo]'
 	@touch $@ $(VENV)/base
@@ -65,7 +68,7 @@ $(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/pip
 demo: $(VENV)/demo  ## flood the proxy with real servers, and show it before and after
 	@$(BIN)/python examples/demo.py
 
-$(VENV)/codemap: pyproject.toml constraints.txt | $(VENV)/pip
+$(VENV)/codemap: pyproject.toml constraints.txt | $(VENV)/python
 	@echo "Installing codemap's parsers and a language server (about twenty seconds) ..."
 	@$(PIP) install -c constraints.txt -e '.[codemap]'
 	@touch $@ $(VENV)/base
@@ -113,7 +116,7 @@ walk: $(VENV)/dev  ## how many modules and functions one result passes (ARGS="ht
 
 $(VENV)/fuzz: pyproject.toml constraints.txt | $(VENV)/dev
 	@echo "Installing atheris (about ten seconds) ..."
-	@$(PIP) install -c constraints.txt -e '.[fuzz]'
+	@$(PIP) install -c constraints.txt -e . --group fuzz
 	@touch $@
 
 fuzz: $(VENV)/fuzz  ## search at random for what breaks a promise (FUZZ_EXAMPLES=50000 FUZZ_RUNS=1000000)
@@ -127,6 +130,10 @@ load: $(VENV)/dev  ## ten minutes of HTTP load on three replicas, restarted in t
 
 mutants: $(VENV)/mutants  ## change the code at random, and see whether the tests notice (ARGS="--module lanes --count 30")
 	@$(BIN)/python scripts/mutants.py $(ARGS)
+
+release: $(VENV)/dev  ## build dist/, and try it apart from this checkout (ARGS=0.2.0 to give it a version)
+	@$(PIP) install -c constraints.txt --group release
+	@$(BIN)/python scripts/release.py $(ARGS)
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* dist

@@ -1,0 +1,82 @@
+"""What people install: metadata, the registry's manifest and the files for containers agree with the code."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scripts.release import disagreements
+
+from mcp_envelope.cli.proxy import make_parser
+from mcp_envelope.proxy.metrics import Metrics
+
+ROOT = Path(__file__).resolve().parent.parent
+DEPLOY = ROOT / "deploy"
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return found
+
+
+def test_one_version_stands_everywhere() -> None:
+    assert disagreements() == []
+
+
+def test_the_registry_finds_its_name_in_the_readme() -> None:
+    """It takes a package on PyPI for ours if the package's description has the server's name."""
+    server = json.loads((ROOT / "server.json").read_text())
+    assert f"<!-- mcp-name: {server['name']} -->" in (ROOT / PROJECT["readme"]).read_text()
+    assert len(server["description"]) <= 100
+    assert server["repository"]["url"] == PROJECT["urls"]["Repository"]
+    (package,) = server["packages"]
+    assert package["identifier"] == PROJECT["name"]
+    words = [each.get("value") for each in package["packageArguments"]]
+    assert words[:2] == ["proxy", "--"]
+
+
+def test_the_image_has_extras_that_exist() -> None:
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    (extras,) = re.findall(r"\[(\w+(?:,\w+)*)\]\"", dockerfile)
+    assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
+    # What is copied from the context must not be ignored there.
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    for line in re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile, re.M):
+        for path in line.split():
+            assert (ROOT / path).exists()
+            assert f"!{path.removeprefix('./')}" in ignored
+
+
+def test_the_replicas_command_is_one_that_the_proxy_takes() -> None:
+    service = compose()["services"]["envelope"]
+    assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+    command, *arguments = service["command"]
+    assert command == "proxy"
+    options = make_parser().parse_args(arguments)
+    port = options.listen.rpartition(":")[2]
+    assert f"EXPOSE {port}" in (DEPLOY / "Dockerfile").read_text()
+    assert f"proxy_pass http://$replicas:{port}" in (DEPLOY / "nginx.conf").read_text()
+    assert f"port: {port}" in (DEPLOY / "prometheus.yml").read_text()
+    assert options.vault.removeprefix("valkey://").partition(":")[0] in compose()["services"]
+
+
+def test_mounted_files_exist() -> None:
+    for service in compose()["services"].values():
+        for volume in service.get("volumes", ()):
+            source = volume.partition(":")[0]
+            assert source in compose()["volumes"] or (DEPLOY / source).is_file()
+
+
+@pytest.mark.parametrize("panel", json.loads((DEPLOY / "grafana/dashboard.json").read_text())["panels"])
+def test_the_dashboard_asks_for_metrics_that_exist(panel: dict[str, Any]) -> None:
+    for target in panel["targets"]:
+        names = re.findall(r"mcp_envelope_\w+", target["expr"])
+        assert names
+        for name in names:
+            assert f"# TYPE {name} " in Metrics().text()
