@@ -20,6 +20,9 @@ READ = "envelope_read"
 _MARK = re.compile(r"#\d{5}|lab://report|SHOWN-[A-Z]+")
 _READ_ON = re.compile(READ + r"\(([^()]*)\)")
 _ARGUMENT = re.compile(r"(\w+)\s*[=:]\s*(?:\\*\"([^\"\\]*)\\*\"|(\d+))")
+# Where a client says that it saved a file.
+_SAVED = re.compile(r"saved to (/\S+)")
+FILES = ("audio", "archive")
 _HANDLE = re.compile(r"handle\W{1,8}([A-Za-z0-9_-]{20,64})")
 
 
@@ -43,7 +46,11 @@ CASES = (
     Case("picture beside structure", "picture_and_rows", 200_000),
     Case("several blocks", "text_blocks", 60_000),
     Case("embedded resource", "embedded_resource", 60_000),
+    Case("embedded picture", "embedded_image", 90_000),
+    # langchain ends at a link, and pydantic-ai at an archive.
     Case("link", "resource_link", 0),
+    Case("audio", "audio", 40_000),
+    Case("archive", "archive", 40_000),
 )
 
 
@@ -125,6 +132,8 @@ def judge(direct: Observation, proxied: Observation, wire: Json | None) -> Verdi
     note = reads_on = None
     if len(after.pictures) < len(before.pictures):
         problems.append("the picture is lost")
+    if case.tool in FILES and _SAVED.search(before.text) and not _SAVED.search(after.text):
+        problems.append("the file is not saved")
     # A client may also fail on a result that is none: Gemini CLI on a JSON array.
     is_failure = result(case.tool, case.size).is_error
     if is_failure and before.marked_as_error and not after.marked_as_error:

@@ -47,6 +47,9 @@ TOOLS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "text_blocks": ("Orders, one text block each.", None),
     "resource_link": ("A link to a report.", None),
     "embedded_resource": ("A report, embedded.", None),
+    "embedded_image": ("A screenshot, embedded.", None),
+    "audio": ("A recording.", None),
+    "archive": ("A report, packed.", None),
 }
 
 
@@ -94,6 +97,15 @@ def _text(text: str) -> types.TextContent:
     return types.TextContent(type="text", text=text)
 
 
+@cache
+def recording(size: int) -> str:
+    """A WAV file of `size` bytes or a few more, as base64: noise."""
+    header = struct.pack(
+        "<4sI8sIHHIIHH4sI", b"RIFF", 36 + size, b"WAVEfmt ", 16, 1, 1, 8000, 8000, 1, 8, b"data", size
+    )
+    return base64.b64encode(header + random.Random(13).randbytes(size)).decode()
+
+
 def _image(size: int) -> types.ImageContent:
     return types.ImageContent(type="image", data=screenshot(size), mime_type="image/png")
 
@@ -129,6 +141,16 @@ def result(tool: str, size: int) -> types.CallToolResult:
         case "embedded_resource":
             report = types.TextResourceContents(uri="lab://report", mime_type="text/plain", text=lines(size))
             content = [types.EmbeddedResource(type="resource", resource=report)]
+        case "embedded_image":
+            shot = types.BlobResourceContents(uri="lab://shot", mime_type="image/png", blob=screenshot(size))
+            content = [_text("#00000 The page:"), types.EmbeddedResource(type="resource", resource=shot)]
+        case "audio":
+            sound = types.AudioContent(type="audio", data=recording(size), mime_type="audio/wav")
+            content = [_text("#00000 The call:"), sound]
+        case "archive":
+            packed = base64.b64encode(random.Random(13).randbytes(size)).decode()
+            zipped = types.BlobResourceContents(uri="lab://zip", mime_type="application/zip", blob=packed)
+            content = [_text("#00000 The report:"), types.EmbeddedResource(type="resource", resource=zipped)]
         case _:
             raise ValueError(f"There is no tool {tool}.")
     return types.CallToolResult(content=content, structured_content=structure, is_error=tool == "failure")

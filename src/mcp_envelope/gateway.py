@@ -281,6 +281,10 @@ class Gateway:
             changes |= {"images": "store", "no_images": reason}
         if not client.images_beside_structure:
             changes["images_alone"] = True
+        if not client.embedded_images:
+            changes["images_embedded"] = False
+        if client.saved_bytes:
+            changes["saved_bytes"] = client.saved_bytes
         settled = replace(policy, **changes) if changes else policy
         return self.settings.lowered(settled) if settled.offers else settled
 
@@ -642,8 +646,8 @@ def shares_budget(call: Call) -> bool:
 def _is_within(result: Result, call: Call) -> bool:
     """Whether a result is within the budget as it is, and its images within theirs."""
     budget, measured = call.policy.budget, result
-    if result.has_images:
-        measured, stay = result.without_images(call.policy.image_budget)
+    if result.has_files:
+        measured, stay = result.without_files(call.policy.image_budget)
         if not stay:
             return False
     if budget is None:

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from .fit.blocks import shown
-from .fit.images import ImageBudget, may_be_image, set_aside
+from .fit.images import ImageBudget, may_be_file, set_aside
 from .fit.pages import Page
 from .jsontext.document import (
     Buffer,
@@ -156,15 +156,15 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         return max(sum(map(len, self.content)) + len(self.content) + 1, len(self.structured or b""))
 
     @property
-    def has_images(self) -> bool:
-        return any(map(may_be_image, self.content))
+    def has_files(self) -> bool:
+        return any(map(may_be_file, self.content))
 
     def lanes(self) -> tuple[bytes, ...]:
         """Return the texts that are measured: what clients show their models."""
         text = shown(self.content)
         return (text,) if self.structured is None else (text, readable(bytes(self.structured)))
 
-    def without_images(self, budget: ImageBudget) -> tuple[Result, bool]:
+    def without_files(self, budget: ImageBudget) -> tuple[Result, bool]:
         """Return the result as it is measured, without the data of images, and whether those may stay."""
         blocks, stay = set_aside(self.content, budget, self.structured is not None)
         return msgspec.structs.replace(self, content=blocks), stay

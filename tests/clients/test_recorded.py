@@ -21,7 +21,11 @@ RESULTS = json.loads((Path(cases.__file__).parent / "results.json").read_text())
 _LINE = 7
 _CODE_MODE = "codex"
 _CODEX = {"codex-gpt-5.5": "gpt-5.5", "codex-other": "scripted"}
-CASES = [each for each in cases.CASES if not each.tool.startswith("picture")]
+CASES = [
+    each
+    for each in cases.CASES
+    if "picture" not in each.tool and "image" not in each.tool and each.tool not in cases.FILES
+]
 
 
 class Shown:

@@ -82,9 +82,14 @@ def test_the_size_is_read_from_the_header(file: bytes) -> None:
     assert dimensions(string(file)) == (640, 400)
 
 
-def test_slashes_may_be_escaped() -> None:
-    file = next(string(png(640, height)) for height in range(400, 500) if b"/" in string(png(640, height)))
-    assert dimensions(file.replace(b"/", b"\\/")) == dimensions(file) != None  # noqa: E711
+# As PHP spells slashes and .NET the plus, and base64 in lines.
+@pytest.mark.parametrize(
+    ("mark", "spelled"), [(b"/", b"\\/"), (b"w", b"\\u0077"), (b"A", b"A\\r\\n"), (b"A", b"A\\n")]
+)
+def test_base64_may_have_escapes_and_line_breaks(mark: bytes, spelled: bytes) -> None:
+    files = (string(jpeg(640, height)) for height in range(400, 500))
+    file = next(file for file in files if file.count(mark) > 2)
+    assert dimensions(file.replace(mark, spelled)) == dimensions(file) != None  # noqa: E711
 
 
 @pytest.mark.parametrize(
@@ -195,6 +200,23 @@ def test_the_text_beside_it_is_fitted(dialect: str) -> None:
     assert sealed.cuts
     assert sealed.report.used <= 2000
     assert sum(len(raw(each)) for each in shown if each != SCREENSHOT) < 16_000
+
+
+AUDIO = {"type": "audio", "data": "aGk=" * 5000, "mimeType": "audio/wav"}
+ARCHIVE = {"type": "resource", "resource": {"uri": "x://1", "blob": "aGk=" * 4000}}
+
+
+def test_what_the_client_saves_costs_nothing() -> None:
+    blocks = [raw(AUDIO), raw(SCREENSHOT), raw(ARCHIVE)]
+    found = show(blocks, ImageBudget(saved_bytes=40_000))
+    assert len(found.data) == 3
+    assert sum(map(len, found.blocks)) < 500
+    shown = [json.loads(put_back(bytes(each), found.data)) for each in found.blocks]
+    assert shown == [AUDIO, SCREENSHOT, ARCHIVE]
+    assert not found.cuts
+    # Together they may have so many bytes.
+    assert len(show([raw(AUDIO)] * 3, ImageBudget(saved_bytes=40_010)).data) == 2
+    assert not show([raw(AUDIO)], ImageBudget()).data
 
 
 def test_the_fifth_one_is_stored_and_read_back_as_an_image(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,7 +111,7 @@ def test_a_structure_tells_of_the_image_beside_it(vault: Vault) -> None:
     sealed = seal(read_result(result.content, result.structured), vault=vault.of(None))
     assert sealed.structured is not None
     said = json.loads(sealed.structured)
-    assert "multiply coordinates by 1.465" in said["_envelope"]["note"]
+    assert "multiply coordinates by 1.4648" in said["_envelope"]["note"]
     assert said["_envelope"]["handle"] == sealed.handle
     assert said["title"] == "x"
 
@@ -127,6 +128,46 @@ def test_an_embedded_image_is_one_too(vault: Vault) -> None:
     assert decoded(back[-1]).size == (500, 400)
 
 
+def test_a_client_that_shows_embedded_images_as_text_gets_them_as_images() -> None:
+    small, large = embedded(file(gradient(1280, 720))), embedded(file(gradient(4000, 2500)))
+    alone = block(file(gradient(1280, 720)))
+    found = show([raw(small), raw(large), raw(alone)], ImageBudget(embedded=False))
+    shown = fitted(found)
+    assert shown[0] == shown[2] == alone
+    assert shown[1]["type"] == "image"
+    assert decoded(shown[1]).size == (2048, 1280)
+    assert [cut.path for cut in found.cuts] == ["/content/0", "/content/1"]
+    assert "without its resource" in found.cuts[0].said
+    assert '"shot://1"' in found.cuts[0].said
+    # A program gets what was sent.
+    assert fitted(show([raw(small)], ImageBudget(treatment="pass", embedded=False))) == [small]
+
+
+def test_an_embedded_image_is_read_back_as_an_image(vault: Vault) -> None:
+    data = base64.b64encode(file(gradient(1280, 720))).decode()
+    sent = (
+        b'{"type":"resource","resource":{"uri":"x:y","mimeType":"image\\/png","blob":"%b"}}' % data.encode()
+    )
+    sealed = seal(
+        [msgspec.Raw(sent), {"type": "text", "text": "word " * 9000}],
+        tokens=500,
+        vault=vault.of(None),
+        read_as="blocks",
+    )
+    back, is_error = reading(vault, sealed.handle, path="/content/0")
+    assert not is_error
+    assert back == [{"type": "image", "data": data, "mimeType": "image/png"}]
+    back, _ = reading(vault, sealed.handle, path="/content/0", region="0,0,50,40")
+    assert back[-1]["type"] == "image"
+    assert decoded(back[-1]).size == (50, 40)
+
+
+def test_base64_in_lines_is_decoded() -> None:
+    data = base64.encodebytes(file(gradient(4000, 2500))).decode()
+    (shown,) = fitted(show([raw({**block(b""), "data": data})], ImageBudget()))
+    assert decoded(shown).size == (2048, 1280)
+
+
 def test_images_share_their_budget() -> None:
     found = show([raw(block(file(gradient(1900, 1060))))] * 4, ImageBudget())
     sizes = [decoded(each).size for each in fitted(found)]
@@ -140,7 +181,18 @@ def test_a_scale_may_be_asked_for(scale: float, vault: Vault) -> None:
     sealed = seal([block(file(gradient(1000, 5000)))], vault=vault.of(None))
     back, _ = reading(vault, sealed.handle, path="/content/0", region="0,0,400,600", scale=scale)
     assert decoded(back[-1]).size == (400 * scale, 600 * scale)
-    assert f"multiply coordinates by {1 / scale:.4g}" in back[0]["text"]
+    assert f"multiply coordinates by {1 / scale:.5g}" in back[0]["text"]
+
+
+@pytest.mark.parametrize("size", [(6001, 4003), (2577, 2000), (3000, 5000)])
+def test_the_factor_is_right_to_the_pixel(size: tuple[int, int]) -> None:
+    found = show([raw(block(file(gradient(*size))))], ImageBudget(longest=2000))
+    factor = float(found.cuts[0].said.rpartition(" ")[2])
+    shown = decoded(fitted(found)[0]).size
+    longer = size.index(max(size))
+    assert abs(shown[longer] * factor - size[longer]) < 0.2
+    # The other side is rounded to whole pixels.
+    assert abs(shown[1 - longer] * factor - size[1 - longer]) <= factor / 2 + 0.2
 
 
 def test_a_client_takes_so_many_bytes() -> None:
@@ -149,6 +201,11 @@ def test_a_client_takes_so_many_bytes() -> None:
     (shown,) = fitted(found)
     assert len(shown["data"]) <= 120_000
     assert decoded(shown).format == "JPEG"
+    # With a few bytes less, it needn't be scaled down as well, and the note says what became of it.
+    found = show([raw(block(file(noise)))], ImageBudget(most_bytes=len(block(file(noise))["data"]) - 1))
+    assert decoded(fitted(found)[0]).size == (1200, 900)
+    assert found.cuts[0].said == "image at /content/0 has 1200×900 pixels and is shown as JPEG"
+    assert found.cuts[0].way
 
 
 # -- tiles ----------------------------------------------------------------------------------------------------

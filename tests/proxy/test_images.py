@@ -19,7 +19,7 @@ from PIL import Image
 from mcp_envelope.dialects import NAMES
 
 from . import screens, sites
-from .harness import Talk, count, environment, proxied, rows, texts, tool, typed
+from .harness import Talk, call, count, environment, proxied, result, rows, texts, tool, typed
 
 _PATIENCE = 60
 
@@ -134,6 +134,56 @@ def test_a_client_that_shows_no_images_gets_the_reason(tmp_path: Path) -> None:
     refused = talk.read(handle, path="/content/1")
     assert refused["isError"]
     assert "copilot-cli doesn't show" in refused["content"][0]["text"]
+
+
+AUDIO = {"type": "audio", "data": "aGk=" * 30_000, "mimeType": "audio/wav"}
+ARCHIVE = {"type": "resource", "resource": {"uri": "x://1", "blob": "aGk=" * 30_000}}
+
+
+@pytest.mark.parametrize("held", [AUDIO, ARCHIVE])
+def test_a_client_that_saves_files_gets_them(held: dict[str, Any], tmp_path: Path) -> None:
+    talk = Talk(tmp_path)
+    talk.meet("claude-code")
+    talk.listed(tool("t"))
+    answer = {"content": [*texts("a file"), held]}
+    assert talk.called("t", answer) == answer
+    # Also beside a text that is too long, and when it is read back.
+    got = talk.called("t", {"content": [*texts("word " * 40_000), held]})
+    assert got["content"][-1] == held
+    back = talk.read(got["_meta"]["io.github.mcp-envelope/notice"]["handle"], path="/content/1")
+    assert back["content"] == [held]
+
+
+@pytest.mark.parametrize("held", [AUDIO, ARCHIVE])
+def test_a_structure_tells_of_a_file_that_was_left_out_beside_it(
+    held: dict[str, Any], tmp_path: Path
+) -> None:
+    talk = Talk(tmp_path, tokens=2000)
+    talk.meet("Visual Studio Code")
+    talk.listed(tool("t", {"type": "object", "properties": {"rows": {"type": "array"}}}))
+    for number in (3, 2000):
+        answer = typed(rows(number))
+        got = talk.called("t", {**answer, "content": [*answer["content"], held]})
+        told = got["structuredContent"]["_envelope"]
+        assert f"eft out {len(json.dumps(held, separators=(',', ':')))} bytes" in told["note"]
+        assert told["handle"] in json.dumps(got["content"])
+        assert count([got["structuredContent"]]) <= 2000
+        # What can be read on is what the call in the note is for.
+        assert ("rows" in told["note"].partition("envelope_read")[2]) == (number == 2000)
+
+
+def test_codex_shows_embedded_images_as_text_and_gets_them_as_images(tmp_path: Path) -> None:
+    talk = Talk(tmp_path)
+    talk.meet("codex-mcp-client")
+    talk.listed(tool("t"))
+    resource = {"uri": "shot://1", "mimeType": "image/png", "blob": SHOT["data"]}
+    answer = {"content": [*texts("a shot"), {"type": "resource", "resource": resource}]}
+    got = talk.called("t", answer)
+    assert got["content"][-1] == SHOT
+    assert 'without its resource, "shot://1"' in got["content"][0]["text"]
+    talk.send(call(9, "t", {}, _meta={"callId": "exec-1"}))
+    [back], _ = talk.reply(result(9, **answer))
+    assert json.loads(back)["result"] == answer
 
 
 def test_a_client_has_its_own_limits(tmp_path: Path) -> None:

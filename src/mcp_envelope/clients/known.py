@@ -39,13 +39,17 @@ class _Limits(msgspec.Struct, frozen=True, kw_only=True):
     error_characters: int | None = None
     # Whether the client can follow links to stored results.
     links: bool = False
-    # Whether its model is shown images, and whether also beside a structure; whose formula gives their cost; the
-    # longest side that isn't scaled down on the way; the most bytes of base64 that an image may have.
+    # Whether its model is shown images, and whether also beside a structure, and in embedded resources; whose
+    # formula gives their cost; the longest side that isn't scaled down on the way; the most bytes of base64 that an
+    # image may have.
     images: bool = True
     images_beside_structure: bool = True
+    embedded_images: bool = True
     image_cost: str | None = None
     image_pixels: int | None = None
     image_bytes: int | None = None
+    # Audio and other files up to so many bytes of base64 are saved by the client, and its model is told where.
+    saved_bytes: int = 0
 
 
 class Client(_Limits, frozen=True, kw_only=True):

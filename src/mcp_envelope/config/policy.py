@@ -233,9 +233,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     # What the client takes besides the budget, and whether a program reads the result.
     caps: Caps | None = None
     is_whole: bool = False
-    # Why the client's model can't see any image, and whether it sees them only in results without a structure.
+    # Why the client's model can't see any image, and whether it sees them only in results without a structure, or
+    # not in embedded resources; how many bytes of other files the client saves.
     no_images: str = ""
     images_alone: bool = False
+    images_embedded: bool = True
+    saved_bytes: int = 0
     # About this call, for the result: what it asked for and did not get.
     warnings: tuple[str, ...] = ()
     # About the settings, for whoever set them: in the log and in `mcp-envelope config`, not in results.
@@ -270,6 +273,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             self.images,
             self.no_images,
             self.images_alone,
+            self.images_embedded,
+            self.saved_bytes,
         )
 
     @property

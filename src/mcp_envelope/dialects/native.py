@@ -11,6 +11,7 @@ RESULT_TOO_LARGE: no structured lane, and as much as fits in the text, to which 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
@@ -43,6 +44,8 @@ from ..schema.widening import either, envelope_schema
 from . import Dialect, notice
 
 _IN_STRUCTURE: Final = "The result is in structuredContent."
+# The path of a block that is left out as a whole: a text is cut at `/content/0/text`.
+_WHOLE_BLOCK: Final = re.compile(r"/content/\d+")
 # How many times larger records may be than their values.
 _KEYS: Final = 8
 _MISS: Final[dict[str, Any]] = {
@@ -99,6 +102,11 @@ class Native(Dialect):
             if content is not None and _is_respelled(plan.payload, content):
                 plan = replace(plan, outcome=plan.outcome.warned(notice.respelled(plan.outcome.handle)))
                 content = _content(plan, structured)
+        if structured is not None and content is not None and node is not None:
+            # Many clients show the structure alone, and beside it only what isn't text.
+            hidden = tuple([cut for cut in content.cuts if _WHOLE_BLOCK.fullmatch(cut.path)])
+            telling = replace(plan, image_cuts=(*plan.image_cuts, *hidden))
+            structured = (_structured(telling, node) if hidden else None) or structured
         if content is None and plan.outcome.error is not None and plan.payload.is_empty:
             content = _failure_only(plan, ())
         if content is None:

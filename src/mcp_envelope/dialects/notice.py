@@ -221,8 +221,8 @@ def _dropped(cuts: Sequence[Cut], most: int) -> list[dict[str, Any]]:
 
 
 def _by_loss(cuts: Sequence[Cut]) -> list[Cut]:
-    """Return the cuts with missing blocks first, then by how much was lost."""
-    return sorted(cuts, key=lambda cut: (cut.kind != "blocks", -cut.dropped))
+    """Return the cuts with missing blocks first, then by how much was lost; what can't be read in parts is last."""
+    return sorted(cuts, key=lambda cut: (cut.kind != "blocks", cut.kind == "bytes", -cut.dropped))
 
 
 def _dropped_entry(cut: Cut) -> dict[str, Any]:

@@ -5,20 +5,21 @@ without decoding it, and turned into tokens by the formulas of the large vendors
 own, in number and in tokens, which they share like the values of a document. Those within it are set aside before
 a result is fitted: the block stays, with a short mark in place of its data, and the data is put back into the
 finished lane. A larger one is scaled down or cut to a tile (`pixels`) first, or a line says why it was left out;
-both are cuts. An image of unknown size counts as the text of its base64, like any other block.
+both are cuts. An image of unknown size counts as the text of its base64, like any other block. Audio and other
+files do, too, unless the client saves them: then they are set aside in the same way.
 """
 
 from __future__ import annotations
 
 import os
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from ..jsontext.document import Buffer, Node, TooDeep, encode
+from ..jsontext.document import Buffer, Node, TooDeep, encode, quoted, string_cut
+from .blocks import label
 from .documents import Cut, share
 from .pixels import MOST_PIXELS, Box, ImageRoom, Rendering, Unshowable, has_pillow, render
 
@@ -29,11 +30,12 @@ MOST_BYTES: Final = 64 << 20
 # What vendors take: the longest side that they don't scale down themselves, and the most bytes of base64.
 _TAKEN: Final = {"claude": (2576, 5_000_000), "gpt": (2048, 16_000_000), "gemini": (3072, 15_000_000)}
 # In a JPEG, the size comes after previews and colour profiles.
-_FIRST: Final = 64
+_FIRST: Final = 128
 _HEAD: Final = 256 << 10
 _SMALLEST: Final = 512
 # An image that has to share its budget is not made so small that it costs less than this.
 _LEAST_TOKENS: Final = 400
+_LONGEST_URI: Final = 200
 
 
 class ImageBudget(msgspec.Struct, frozen=True):
@@ -50,6 +52,10 @@ class ImageBudget(msgspec.Struct, frozen=True):
     refused: str = ""
     # Whether the client drops images that come beside a structure.
     alone: bool = False
+    # Whether it shows those in embedded resources as images.
+    embedded: bool = True
+    # How many bytes of base64 the client saves of audio and other files, which then cost nothing.
+    saved_bytes: int = 0
 
     def room(self, tokens: int) -> ImageRoom:
         longest, most_bytes = _TAKEN.get(self.cost) or map(min, *_TAKEN.values())
@@ -75,8 +81,8 @@ def set_aside(
     """Return the blocks as they are measured, without the data of images, and whether the images may stay."""
     found = _found(blocks, budget)
     measured = list(blocks)
-    for image in found:
-        measured[image.index] = image.with_data(b'""')
+    for file in (*found, *_saved(blocks, budget)):
+        measured[file.index] = file.with_data(b'""')
     shares = _shares(found, budget)
     stays = budget.treatment == "pass" or all(
         _stays(image, tokens, budget) for image, tokens in zip(found, shares, strict=True)
@@ -86,8 +92,8 @@ def set_aside(
 
 def show(blocks: Sequence[Buffer], budget: ImageBudget, paths: Sequence[str] = ()) -> Shown:
     """Return the blocks with their images as far as the budget allows. `paths` are theirs, if not the usual."""
-    found = _found(blocks, budget)
-    if not found:
+    found, saved = _found(blocks, budget), _saved(blocks, budget)
+    if not found and not saved:
         return Shown(tuple(blocks))
     shown, data, cuts = list(blocks), dict[bytes, bytes](), list[Cut]()
     granted = _shares(found, budget)
@@ -96,14 +102,19 @@ def show(blocks: Sequence[Buffer], budget: ImageBudget, paths: Sequence[str] = (
         try:
             if budget.treatment == "store":
                 raise Unshowable(budget.refused or "images are stored, as configured")
-            if budget.treatment != "pass" and not _stays(image, tokens, budget):
+            if budget.treatment == "fit" and not _stays(image, tokens, budget):
                 if tokens is None:
                     raise Unshowable(
                         f"a result shows at most {budget.count} images in {budget.tokens} tokens"
                     )
-                rendering = image.render(budget.room(tokens))
-                cuts.append(image_cut(path, rendering))
-                image = image.showing(rendering)
+                taken_out = image if budget.embedded else image.alone()
+                if _fits(image, tokens, budget):
+                    cuts.append(_alone_cut(image, path))
+                    image = taken_out
+                else:
+                    rendering = image.render(budget.room(tokens))
+                    cuts.append(image_cut(path, rendering))
+                    image = taken_out.showing(rendering)
         except Unshowable as reason:
             said = f"{image.described} at {path} left out: {reason}"
             # One that was left out for the number of images can be seen alone.
@@ -111,10 +122,17 @@ def show(blocks: Sequence[Buffer], budget: ImageBudget, paths: Sequence[str] = (
             cuts.append(Cut(path, "bytes", 0, len(image.data), 0, said=said, way=way))
             shown[image.index] = image.with_data(b'""')
             continue
-        # Random, so that no text can contain it on purpose.
-        mark = b'"%b"' % os.urandom(6).hex().encode()
+        mark = _mark()
         shown[image.index], data[mark] = image.with_data(mark), image.data
+    for file in saved:
+        mark = _mark()
+        shown[file.index], data[mark] = file.with_data(mark), file.data
     return Shown(tuple(shown), data, tuple(cuts))
+
+
+def _mark() -> bytes:
+    # Random, so that no text can contain it on purpose.
+    return b'"%b"' % os.urandom(6).hex().encode()
 
 
 def put_back(lane: bytes, data: Mapping[bytes, bytes]) -> bytes:
@@ -123,7 +141,7 @@ def put_back(lane: bytes, data: Mapping[bytes, bytes]) -> bytes:
     return lane
 
 
-def _shares(found: Sequence[ImageFile], budget: ImageBudget) -> list[int | None]:
+def _shares(found: Sequence[File], budget: ImageBudget) -> list[int | None]:
     """Return how many tokens each image may cost; None for one that is too many."""
     if budget.treatment != "fit":
         return [None] * len(found)
@@ -152,7 +170,12 @@ def _shares(found: Sequence[ImageFile], budget: ImageBudget) -> list[int | None]
     return granted + [None] * (len(found) - len(granted))
 
 
-def _stays(image: ImageFile, tokens: int | None, budget: ImageBudget) -> bool:
+def _stays(image: File, tokens: int | None, budget: ImageBudget) -> bool:
+    """Whether an image goes out as it came."""
+    return _fits(image, tokens, budget) and (image.in_place or budget.embedded)
+
+
+def _fits(image: File, tokens: int | None, budget: ImageBudget) -> bool:
     """Whether an image is shown as it is."""
     if tokens is None or image.size is None:
         return False
@@ -163,13 +186,24 @@ def _stays(image: ImageFile, tokens: int | None, budget: ImageBudget) -> bool:
     return max(image.size) <= room.longest or not has_pillow()
 
 
-def _found(blocks: Sequence[Buffer], budget: ImageBudget) -> list[ImageFile]:
+def _found(blocks: Sequence[Buffer], budget: ImageBudget) -> list[File]:
     """Return the images among the blocks that have a budget of their own."""
     if budget.cost == "bytes" and budget.treatment == "fit":
         return []
     found = [image for index, block in enumerate(blocks) if (image := image_file(block, index)) is not None]
     # One whose size can't be read is treated like text, unless the treatment is the same for all.
     return [image for image in found if image.size is not None or budget.treatment != "fit"]
+
+
+def _saved(blocks: Sequence[Buffer], budget: ImageBudget) -> list[File]:
+    """Return the audio and other files among the blocks that the client saves; it takes so much in one result."""
+    found, left = list[File](), budget.saved_bytes
+    for index, block in enumerate(blocks) if left else ():
+        file = file_in(block, index)
+        if file is not None and not file.is_image and len(file.data) <= left:
+            left -= len(file.data)
+            found.append(file)
+    return found
 
 
 def image_cut(path: str, rendering: Rendering) -> Cut:
@@ -184,10 +218,11 @@ def _told(rendering: Rendering, what: str) -> tuple[str, str, str]:
     is_whole = extent == [width, height]
     is_scaled = tuple(extent) != rendering.shown
     size = "×".join(map(str, rendering.shown))
-    factor = f"multiply coordinates by {rendering.factor:.4g}"
+    factor = f"multiply coordinates by {rendering.factor:.5g}"
     if is_whole:
-        said = f"{what} has {width}×{height} pixels"
-        said += f" and is shown at {size}; {factor}" if is_scaled else ""
+        said = f"{what} has {width}×{height} pixels and is shown "
+        # What isn't scaled down was made smaller in bytes.
+        said += f"at {size}; {factor}" if is_scaled else f"as {rendering.mime.partition('/')[2].upper()}"
     else:
         parts = ([factor] if is_scaled else []) + ([f"add {x},{y} to coordinates"] if x or y else [])
         said = f"{what} has {width}×{height} pixels; this is region {x},{y},{extent[0]},{extent[1]}"
@@ -196,7 +231,14 @@ def _told(rendering: Rendering, what: str) -> tuple[str, str, str]:
         said += "; the first frame alone"
     if then is not None:
         return said, "Next", ",".join(map(str, then))
-    return (said, "Parts in full size", "x,y,width,height") if rendering.factor > 1 else (said, "", "")
+    is_reduced = rendering.factor > 1 or (is_whole and not is_scaled)
+    return (said, "Parts in full size", "x,y,width,height") if is_reduced else (said, "", "")
+
+
+def _alone_cut(image: File, path: str) -> Cut:
+    uri = quoted(label(image.block).get("uri", "")[:_LONGEST_URI])
+    said = f"image at {path} is shown without its resource, {uri}"
+    return Cut(path, "bytes", len(image.data), len(image.block), 0, said=said)
 
 
 # -- the file in a block --------------------------------------------------------------------------------------
@@ -206,15 +248,19 @@ class _ImageBlock(msgspec.Struct, tag_field="type", tag="image"):
     pass
 
 
+class _AudioBlock(msgspec.Struct, tag_field="type", tag="audio"):
+    pass
+
+
 class _ResourceBlock(msgspec.Struct, tag_field="type", tag="resource"):
     pass
 
 
-_TAGGED: Final = msgspec.json.Decoder(_ImageBlock | _ResourceBlock)
+_TAGGED: Final = msgspec.json.Decoder(_ImageBlock | _AudioBlock | _ResourceBlock)
 
 
-def may_be_image(block: Buffer) -> bool:
-    """Whether a block is of a type that can hold an image; of another, little more than the type is read."""
+def may_be_file(block: Buffer) -> bool:
+    """Whether a block is of a type that can hold a file; of another, little more than the type is read."""
     if len(block) <= _SMALLEST:
         return False
     try:
@@ -224,15 +270,24 @@ def may_be_image(block: Buffer) -> bool:
     return True
 
 
-class ImageFile(msgspec.Struct, frozen=True):
-    """An image in a block, or in a resource embedded in it: its base64 and its media type, as JSON strings."""
+class File(msgspec.Struct, frozen=True):
+    """A file in a block, or in a resource embedded in it: its base64 and its media type, as JSON strings.
+
+    `size` is that of an image whose header can be read.
+    """
 
     block: Buffer
     index: int
     key: str
     data: bytes
     mime: bytes
+    is_image: bool
     size: tuple[int, int] | None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the block itself is of the file's type."""
+        return self.key == "data"
 
     @property
     def described(self) -> str:
@@ -246,40 +301,63 @@ class ImageFile(msgspec.Struct, frozen=True):
         if self.size is not None and self.size[0] * self.size[1] > MOST_PIXELS:
             raise Unshowable("it has too many pixels to be decoded")
         try:
-            file = b64decode(msgspec.json.decode(self.data, type=str), validate=True)
+            file = b64decode(_base64(self.data), validate=True)
         except (ValueError, msgspec.MsgspecError):
             raise Unshowable("it can't be decoded") from None
         return render(file, room, region, scale)
 
-    def showing(self, rendering: Rendering) -> ImageFile:
+    def showing(self, rendering: Rendering) -> File:
         data, mime = b'"%b"' % b64encode(rendering.file), encode(rendering.mime)
         return msgspec.structs.replace(self, data=data, mime=mime, size=rendering.shown)
+
+    def alone(self) -> File:
+        """Return an image as a block of its own, without the resource that it is embedded in."""
+        if self.in_place:
+            return self
+        block = b'{"type":"image","data":%b,"mimeType":%b}' % (self.data, self.mime)
+        return msgspec.structs.replace(self, block=block, key="data")
 
     def with_data(self, data: bytes) -> bytes:
         """Return the block with other data; everything else stays as it is spelled."""
         changes = {self.key: data, "mimeType": self.mime}
-        if self.key == "data":
+        if self.in_place:
             return _with(self.block, changes)
         held = next(member.value for member in Node(self.block).members() if member.key == "resource")
         return _with(self.block, {"resource": _with(held, changes)})
 
 
-def image_file(block: Buffer, index: int = 0) -> ImageFile | None:
+def image_file(block: Buffer, index: int = 0) -> File | None:
     """Return the image in a content block, if there is one."""
-    if not may_be_image(block):
+    file = file_in(block, index)
+    return file if file is not None and file.is_image else None
+
+
+def file_in(block: Buffer, index: int = 0) -> File | None:
+    """Return the file in a content block, if there is one."""
+    if not may_be_file(block):
         return None
     try:
         members = _members(block)
-        kind, key = bytes(members["type"]), "data"
-        if kind == b'"resource"':
+        kind, key = msgspec.json.decode(members["type"], type=str), "data"
+        if kind == "resource":
             members, key = _members(members["resource"]), "blob"
-        data, mime = bytes(members[key]), bytes(members["mimeType"])
-        is_image = msgspec.json.decode(mime, type=str).startswith("image/")
+        # Only in a resource is the type optional.
+        mime = bytes(members["mimeType"] if key == "data" else members.get("mimeType", b'""'))
+        data = bytes(members[key])
+        is_image = kind == "image" or (key == "blob" and is_image_type(mime))
     except (msgspec.MsgspecError, TooDeep, RecursionError, UnicodeError, LookupError):
         return None
-    if data[:1] != b'"' or not (kind == b'"image"' or (kind == b'"resource"' and is_image)):
+    if data[:1] != b'"':
         return None
-    return ImageFile(block, index, key, data, mime, dimensions(data))
+    return File(block, index, key, data, mime, is_image, dimensions(data) if is_image else None)
+
+
+def is_image_type(mime: Buffer) -> bool:
+    """Whether a media type, as a JSON string, is that of an image."""
+    try:
+        return msgspec.json.decode(mime, type=str).startswith("image/")
+    except msgspec.MsgspecError:
+        return False
 
 
 def _members(value: Buffer) -> dict[str, Buffer]:
@@ -343,11 +421,17 @@ def dimensions(data: bytes) -> tuple[int, int] | None:
 
 
 def _head(data: bytes, most: int) -> bytes:
-    text = bytes(data[1 : most + 1]).rstrip(b'"').replace(b"\\/", b"/")
+    """Return the first bytes of a file, given as base64 in a JSON string."""
     try:
+        text = _base64(b'%b"' % data[: string_cut(data, min(most, len(data) - 1))])
         return b64decode(text[: len(text) // 4 * 4], validate=True)
-    except Base64Error:
+    except (ValueError, msgspec.MsgspecError):
         return b""
+
+
+def _base64(data: bytes) -> str:
+    """Return the base64 in a JSON string, which may have escapes and line breaks in it."""
+    return "".join(msgspec.json.decode(data, type=str).split())
 
 
 def _webp(head: bytes) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ import msgspec
 from ..budget import Budget
 from ..fit.blocks import shown
 from ..fit.documents import Cut
-from ..fit.images import MOST_BYTES, ImageBudget, ImageFile, image_cut, image_file, put_back, show
+from ..fit.images import MOST_BYTES, File, ImageBudget, image_cut, image_file, is_image_type, put_back, show
 from ..fit.pixels import Box, OutsideImage, Unshowable
 from ..jsontext.document import encode
 from ..outcome import Failure
@@ -89,7 +89,7 @@ def _kind(block: StoredValue) -> str:
         if held is None or held.child("blob") is None:
             return ""
         mime = held.child("mimeType")
-        return "image" if mime is not None and mime.raw().startswith(b'"image/') else "file"
+        return "image" if mime is not None and is_image_type(mime.raw()) else "file"
     return said if said in ("image", "audio") else ""
 
 
@@ -103,15 +103,15 @@ def media(block: StoredValue, budget: Budget, images: ImageBudget, view: View | 
     raw = block.raw()
     image = image_file(raw) if kind == "image" else None
     if image is not None and image.size is not None:
-        return _image(image, block.path, images, view)
+        return _image(image.alone(), block.path, images, view)
     if view is not None:
         raise no_image(block.path)
-    if not budget.holds(shown([raw])):
+    if block.size > images.saved_bytes and not budget.holds(shown([raw])):
         raise _too_large(kind, block, f"the budget is {budget.limit} {budget.unit}")
     return Media(raw)
 
 
-def _image(image: ImageFile, path: str, images: ImageBudget, view: View | None) -> Media:
+def _image(image: File, path: str, images: ImageBudget, view: View | None) -> Media:
     if images.refused:
         raise Failure("NOT_IMPLEMENTED", f"The image can't be shown: {images.refused}.", _SAVED)
     # An image that is asked for is shown even where results show none.

@@ -109,14 +109,14 @@ def read(
         if not isinstance(answer, Media):
             return seal_plan(make_plan(answer, budget, outcome, spoken, profile=profile), spoken)
         plan = make_plan(Payload(blocks=(answer.block,)), budget, outcome, spoken, profile=profile)
-        # The image was fitted already.
-        whole = ImageBudget(treatment="pass")
+        # It was fitted already.
+        whole = replace(images, treatment="pass")
         made = seal_plan(replace(plan, images=whole, image_cuts=answer.cuts), spoken)
         made.noted = bool(answer.cuts)
         return made
 
+    images = policy.image_budget if policy else ImageBudget()
     try:
-        images = policy.image_budget if policy else ImageBudget()
         page = _page(vault, arguments, owner, budget, spoken.in_place, images)
         reading = page.reading if isinstance(page, Page) else None
         return sealed(page, replace(outcome, handle=handle, reading=reading))
