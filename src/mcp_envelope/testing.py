@@ -69,6 +69,7 @@ def check_dialect(kind: type[Dialect] | str, examples: int = 100) -> None:
         (_check_failure, {"problem": _problems(), "budget": _budgets(spoken)}),
     )
     _check_words(spoken)
+    _check_uncuttable(spoken)
     for check, cases in checks:
         hypothesis.given(case=st.fixed_dictionaries(cases))(options(_case(check, spoken)))()
     _check_pages(spoken)
@@ -178,6 +179,18 @@ def _check_words(spoken: Dialect) -> None:
         sealed = seal(problem, tokens=tokens, dialect=spoken.name)
         assert any(words in _unescaped(text) for text in _texts(sealed)), (
             "failures: the message of a failure, and the hint of a miss, are shown where the model reads"
+        )
+
+
+def _check_uncuttable(spoken: Dialect) -> None:
+    """A failure in place of data that can't be cut names the handle of the whole."""
+    payload = {"rows": [{"id": n} for n in range(2000)], "total": 2000}
+    whole = {**_ROWS, "properties": {"rows": {"type": "array", "minItems": 2000}}}
+    tokens = spoken.limits.least_tokens + 200
+    sealed = seal(payload, tokens=tokens, dialect=spoken.name, vault=_Keeper(), schema=Schema.of(whole))
+    if sealed.problem is not None and spoken.names_handles:
+        assert _HANDLE.encode() in sealed.to_json(), (
+            "announced: a failure in place of data that can't be cut names the handle of the whole"
         )
 
 

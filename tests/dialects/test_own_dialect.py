@@ -62,6 +62,16 @@ def test_a_dialect_by_its_place(name: str) -> None:
     assert json.loads(failure.structured or b"")["reason"] == "Too slow."
 
 
+def test_a_place_is_the_same_however_it_is_spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("paged_dialect.py", "paged_dialect.toml"):
+        text = (EXAMPLES / name).read_text().replace('name = "paged', f'name = "a{Path(name).suffix}')
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for spec in ("paged_dialect.py:Paged", "paged_dialect.toml"):
+        found = {dialect(each).name for each in (spec, f"./{spec}", str(tmp_path / spec))}
+        assert len(found) == 1
+
+
 @pytest.mark.parametrize("library", ["fastmcp", "mcpserver"])
 @pytest.mark.parametrize("name", [CLASS, TEMPLATE])
 def test_servers_speak_it(library: str, name: str) -> None:
@@ -190,13 +200,15 @@ def test_what_cannot_be_a_dialect() -> None:
         ({"success": {"r": "$data"}}, "must be announced"),
         ({"success": {"r": "$data", "n": "$nte"}}, r"there is no fact \$nte, did you mean note"),
         ({"failure": {"ok": False}}, r"use \$message"),
+        ({"failure": {"m": "$message"}}, "failure: .* must be announced"),
         ({"meter": "words"}, "meter is one of"),
         ({"tokens": 5, "bytes": 5}, "not both"),
         ({"extra": 1}, "unknown field `extra`"),
     ],
 )
 def test_wrong_templates(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
-    file = {"name": "t", "success": {"r": "$data", "n": "$note"}, "failure": {"m": "$message"}, **changed}
+    failure = {"m": "$message", "n": "$note"}
+    file = {"name": "t", "success": {"r": "$data", "n": "$note"}, "failure": failure, **changed}
     (tmp_path / "t.json").write_text(json.dumps(file))
     with pytest.raises(ValueError, match=said):
         dialect(str(tmp_path / "t.json"))
@@ -207,7 +219,7 @@ def test_words_inside_a_text_and_null(tmp_path: Path) -> None:
         "name": "wordy",
         "is_structured": False,
         "success": {"r": "$data", "say": "${kept} of ${total}: ${note}", "none": None},
-        "failure": {"m": "failed: ${message}", "all": ["$code", 3]},
+        "failure": {"m": "failed: ${message}", "all": ["$code", 3], "n": "$note?"},
     }
     (tmp_path / "wordy.json").write_text(json.dumps(file))
     sealed = seal(ROWS, dialect=str(tmp_path / "wordy.json"), tokens=300)
@@ -293,6 +305,15 @@ class Silent(Wordy):
         return ""
 
 
+class Forgetful(Wordy):
+    """A failure in place of data doesn't say where the data is."""
+
+    name = "forgetful"
+
+    def note(self, outcome: Outcome, length: int = 0) -> str:
+        return "" if outcome.error else super().note(outcome, length)
+
+
 class Invalid(Wordy):
     name = "invalid"
 
@@ -322,6 +343,7 @@ class Impatient(Wordy):
     ("kind", "promise"),
     [
         (Silent, "announced"),
+        (Forgetful, "announced"),
         (Invalid, "valid"),
         (Huge, "fits"),
         (Bare, "failures"),

@@ -8,6 +8,7 @@ file: what is shortened under a tight budget, and the output schema.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
@@ -69,8 +70,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 class Template(Dialect):
     """A dialect that a file describes. A subclass of this is made for each file."""
 
-    def __init__(self, path: str, file: _File) -> None:
-        self._place = path
+    def __init__(self, file: _File) -> None:
         self._success, self._failure = file.success, file.failure
         # A miss without a shape of its own looks like a failure.
         self._miss = file.failure if file.miss is None else file.miss
@@ -147,13 +147,13 @@ def read_template(path: str) -> Template:
         for fact in _named(shape):
             if fact not in FACTS:
                 _refuse(path, f"{name}: there is no fact ${fact}{did_you_mean(fact, FACTS)}")
-    told = set(_named(file.success))
     if not any(map(_is_data, file.success.values())):
         _refuse(path, 'success: one member must be "$data", the data')
-    if not told & {"note", "handle"}:
-        _refuse(path, "success: what was left out must be announced: use $note or $handle")
     if "message" not in set(_named(file.failure)):
         _refuse(path, "failure: use $message, so that a failure says what went wrong")
+    for name, shape in (("success", file.success), ("failure", file.failure)):
+        if not {"note", "handle"} & set(_named(shape)):
+            _refuse(path, f"{name}: what was left out must be announced: use $note or $handle")
     limits = BudgetRange(bytes=file.bytes, meter=file.meter)
     if file.tokens is not None or file.bytes is not None:
         limits = msgspec.structs.replace(limits, tokens=file.tokens)
@@ -164,8 +164,10 @@ def read_template(path: str) -> Template:
         "failures_are_errors": file.failures_are_errors,
         "is_structured": file.is_structured,
     }
-    made: type[Template] = type(f"Template_{file.name}", (Template,), {**facts, "__module__": path})
-    return made(path, file)
+    # Its place tells it from others of the same name.
+    place = {"__module__": os.path.abspath(path)}
+    made: type[Template] = type(f"Template_{file.name}", (Template,), {**facts, **place})
+    return made(file)
 
 
 def _read(path: str) -> _File:
