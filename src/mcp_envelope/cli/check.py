@@ -139,29 +139,19 @@ def _progress(done: int, total: int, tool: str) -> None:
 def _table(results: Sequence[Score], behind: Sequence[Score] | None) -> str:
     from ..check.report import figure
 
-    rows = [["", "check", *(["passed"] if behind is None else ["bare", "behind"]), ""]]
+    def mark(score: Score) -> str:
+        return " " if not score.of else "✓" if score.is_pass else "✗" if score.counts else "!"
+
+    header = ["", "check", *(["passed"] if behind is None else ["bare", "behind"]), ""]
+    rows = []
     for at, score in enumerate(results):
-        figures = [figure(score)] if behind is None else [_marked(score), _marked(behind[at])]
-        row = [_mark(score), score.title, *figures, score.note]
-        rows.append(row)
-        rows += [["", f"  {console.printable(each)}", *[""] * (len(row) - 2)] for each in _told(score)]
-    if not console.is_terminal():
-        return "".join("\t".join(row).rstrip() + "\n" for row in rows[1:])
-    return console.table(rows, right=(2, 3) if behind else (2,), dim=lambda row: row is rows[0] or not row[0])
-
-
-def _told(score: Score) -> Sequence[str]:
-    return () if score.is_pass else score.failing
-
-
-def _mark(score: Score) -> str:
-    return " " if not score.of else "✓" if score.is_pass else "✗" if score.counts else "!"
-
-
-def _marked(score: Score) -> str:
-    from ..check.report import figure
-
-    return f"{figure(score)} {_mark(score)}"
+        figures = [figure(score)]
+        if behind is not None:
+            figures = [f"{figure(each)} {mark(each)}" for each in (score, behind[at])]
+        rows.append([mark(score), score.title, *figures, score.note])
+        failing = () if score.is_pass else score.failing
+        rows += [["", f"  {console.printable(each)}", *[""] * (len(header) - 2)] for each in failing]
+    return console.table(rows, header, right=(2, 3) if behind else (2,), dim=lambda row: not row[0])
 
 
 def _tell(found: Probe, advice: Sequence[str]) -> None:
@@ -186,22 +176,18 @@ def _succeeded(call: Any) -> bool:
 def _arguments(path: str | None) -> dict[str, list[Mapping[str, Any]]]:
     if path is None:
         return {}
+    with console.trouble(f"read {path}"):
+        data = Path(path).read_bytes()
     try:
-        read = msgspec.json.decode(
-            Path(path).read_bytes(), type=dict[str, dict[str, Any] | list[dict[str, Any]]]
-        )
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {console.reason(error)}") from None
+        read = msgspec.json.decode(data, type=dict[str, dict[str, Any] | list[dict[str, Any]]])
     except msgspec.MsgspecError as error:
         raise BadInput(f'{path}: {error}; expected arguments by tool, such as {{"search": {{…}}}}') from None
     return {tool: [each] if isinstance(each, dict) else list(each) for tool, each in read.items()}
 
 
 def _write(path: str, text: str) -> None:
-    try:
+    with console.trouble(f"write {path}"):
         Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {console.reason(error)}") from None
 
 
 def _seconds(text: str) -> float:

@@ -81,10 +81,11 @@ def _policy(options: argparse.Namespace, tool: str | None) -> int:
         cells = [(name, _on_one_line(value), console.printable(source)) for name, value, source in rows]
         if console.is_terminal():
             about_tool = f"tool {tool}" if tool is not None else "any tool"
-            title = console.printable(f"{about_tool}, {settings.file or 'no file'}")
-            console.write_text(f"{title}\n\n{_table(cells)}")
-        else:
-            console.write_text("".join("\t".join(row) + "\n" for row in cells))
+            console.write_text(console.printable(f"{about_tool}, {settings.file or 'no file'}") + "\n\n")
+            cells = [(name, console.shortened(value, _WIDEST), source) for name, value, source in cells]
+        # What differs from the defaults stands out.
+        header = ("setting", "value", "from")
+        console.write_text(console.table(cells, header, dim=lambda row: row[2] == BUILT_IN))
     for problem in wrong:
         console.say("error", problem)
     for problem in (*policy.problems, *settings.ignored(), *settings.unknown_variables()):
@@ -100,16 +101,6 @@ def _row(name: str, policy: Policy) -> tuple[Any, str]:
         value = without_password(value)
     settled = {"max_tokens": allowance.ceiling, "meter": allowance.meter, allowance.unit: allowance.limit}
     return (settled.get(name) if value is None else value), source
-
-
-def _table(rows: list[tuple[str, str, str]]) -> str:
-    header = ("setting", "value", "from")
-    cut = [
-        (name, value if len(value) <= _WIDEST else f"{value[: _WIDEST - 1]}…", source)
-        for name, value, source in rows
-    ]
-    # Highlight what differs from the defaults.
-    return console.table([header, *cut], dim=lambda row: row is header or row[2] == BUILT_IN)
 
 
 def _on_one_line(value: Any) -> str:

@@ -12,7 +12,8 @@ import argparse
 import codecs
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Literal, NoReturn, TextIO, TypeVar
 
@@ -234,6 +235,15 @@ def reason(error: OSError | ValueError) -> str:
     return str(words[:1].lower() + words[1:])
 
 
+@contextmanager
+def trouble(doing: str) -> Iterator[None]:
+    """Report that a file cannot be read or written: `doing` is `read FILE`."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot {doing}: {reason(error)}") from None
+
+
 def command(*words: str) -> str:
     """A command line that can be pasted into a shell."""
     return " ".join(map(_quoted, words))
@@ -330,19 +340,33 @@ def write_json(value: object) -> None:
 
 
 def table(
-    rows: Sequence[Sequence[str]], *, right: Collection[int] = (), dim: Callable[[Sequence[str]], bool]
+    rows: Sequence[Sequence[str]],
+    header: Sequence[str] = (),
+    *,
+    right: Collection[int] = (),
+    dim: Callable[[Sequence[str]], bool] = lambda row: False,
 ) -> str:
-    """Rows as aligned columns, those at `right` to the right; colour dims the rows that matter less."""
+    """Rows for a person as aligned columns under a header, and for a program with tabs and no header.
+
+    Columns at `right` are aligned to the right; colour dims the header and the rows that matter less.
+    """
+    if not is_terminal():
+        return "".join("\t".join(row).rstrip() + "\n" for row in rows)
+    rows = [header, *rows] if header else rows
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
-        cells = [
-            cell.rjust(width) if at in right else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        line = "  ".join(cells).rstrip()
-        lines.append(f"\x1b[2m{line}\x1b[0m\n" if has_colour(sys.stdout) and dim(row) else f"{line}\n")
+        cells = enumerate(zip(row, widths, strict=True))
+        line = "  ".join(
+            f"{cell:{'>' if at in right else '<'}{width}}" for at, (cell, width) in cells
+        ).rstrip()
+        is_dim = has_colour(sys.stdout) and (row is header or dim(row))
+        lines.append(f"\x1b[2m{line}\x1b[0m\n" if is_dim else f"{line}\n")
     return "".join(lines)
+
+
+def shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def flush() -> None:

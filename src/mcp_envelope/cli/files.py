@@ -36,10 +36,8 @@ def position(path: str, place: str | None) -> str:
 
 def read(path: str) -> bytes:
     """Read a file or standard input: valid UTF-8, without the byte order mark that some editors add."""
-    try:
+    with console.trouble(f"read {name_of(path)}"):
         return _utf8(read_bytes(path), path)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read {name_of(path)}: {console.reason(error)}") from None
 
 
 def _utf8(data: bytes, path: str) -> bytes:
@@ -74,13 +72,9 @@ def write_all(path: str, chunks: Iterable[bytes]) -> None:
     """Write a file piece by piece. It is not opened, and so not emptied, before the first piece is there."""
     pieces = iter(chunks)
     first = next(pieces, b"")
-    try:
-        with open(path, "wb") as file:
-            file.write(first)
-            for piece in pieces:
-                file.write(piece)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot write {path}: {console.reason(error)}") from None
+    with console.trouble(f"write {path}"), open(path, "wb") as file:
+        file.write(first)
+        file.writelines(pieces)
 
 
 def are_same(one: str, other: str) -> bool:
@@ -96,10 +90,8 @@ def check_config(path: str) -> bytes:
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path) or path == os.devnull):
         # It is read again whenever it changes. A pipe would wait for its writer.
         raise BadInput(f"cannot read {path}: it is not an ordinary file")
-    try:
+    with console.trouble(f"read {path}"):
         data = read_bytes(path)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read {path}: {console.reason(error)}") from None
     try:
         parse(_utf8(data, path).decode())
         return data

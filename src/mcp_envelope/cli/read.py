@@ -155,19 +155,8 @@ class _Reading:
             return
         if budget.warning:
             console.say("warning", budget.warning)
-        asked = {
-            "handle": options.handle,
-            "path": options.path or "",
-            "offset": options.offset or 0,
-            "lines": options.lines,
-            "sql": options.sql,
-            "query": options.query,
-            "grep": options.grep,
-            "context": options.context or 0,
-            "exact": options.exact,
-            "region": options.region,
-            "scale": options.scale,
-        }
+        names = ("handle", "path", "offset", *_WAYS, "context", "exact", "region", "scale")
+        asked = {name: value for name in names if (value := getattr(options, name)) is not None}
         # The warning was printed above; only a cut adds a note to the page.
         sealed = read(self.vault, asked, budget=msgspec.structs.replace(budget, warning=None))
         if options.json:
@@ -232,19 +221,10 @@ class _Reading:
 
     def _command(self, cut: Cut) -> str:
         options = self.options
-        given = {
-            "--sql": options.sql,
-            "--query": options.query,
-            "--grep": options.grep,
-            "--context": options.context,
-            "--path": cut.path or None,
-            "--offset": cut.offset or None,
-            "--region": cut.region or None,
-            "--tokens": options.tokens,
-            "--bytes": options.bytes,
-            "--meter": options.meter,
-        }
-        words = [console.option(name, value) for name, value in given.items() if value is not None]
+        given = {name: getattr(options, name) for name in ("sql", "query", "grep", "context")}
+        given |= {"path": cut.path or None, "offset": cut.offset or None, "region": cut.region or None}
+        given |= {name: getattr(options, name) for name in ("tokens", "bytes", "meter")}
+        words = [console.option(f"--{name}", value) for name, value in given.items() if value is not None]
         words += [["--exact"]] if options.exact else []
         return self.address.read_command(options.handle, *chain.from_iterable(words))
 

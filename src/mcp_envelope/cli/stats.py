@@ -87,17 +87,14 @@ def _show(totals: list[Total], by: By | None, observed: bool) -> None:
         (console.printable(total.group or ("all" if by is None else "-")), *_cells(total)) for total in totals
     ]
     if not console.is_terminal():
-        mark = ("observed",) if observed else ()
-        console.write_text("".join("\t".join((*row, *mark)) + "\n" for row in rows))
+        console.write_text(console.table([(*row, "observed") for row in rows] if observed else rows))
         return
     if observed:
         console.say("note", "only observed: nothing was saved; these are the sizes that would have been")
     most = max(total.tokens_before for total in totals)
-    bars = [_bar(total, most) for total in totals]
-    shown = [(by or "", *_COLUMNS, ""), *((*row, bar) for row, bar in zip(rows, bars, strict=True))]
-    console.write_text(
-        console.table(shown, right=range(1, len(_COLUMNS) + 1), dim=lambda row: row is shown[0])
-    )
+    rows = [(*row, _bar(total, most)) for row, total in zip(rows, totals, strict=True)]
+    header, numbers = (by or "", *_COLUMNS, ""), range(1, len(_COLUMNS) + 1)
+    console.write_text(console.table(rows, header, right=numbers))
 
 
 def _cells(total: Total) -> list[str]:

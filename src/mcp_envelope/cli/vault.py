@@ -94,23 +94,18 @@ def _list(vault: Vault, options: argparse.Namespace) -> None:
     if options.json:
         console.write_json([{name: getattr(entry, name) for name in _LISTED} for entry in entries])
         return
+    if console.is_terminal() and not entries:
+        console.say("note", f"nothing is stored at {vault.store.place}")
+        return
     now = time.time()
     rows = [_row(entry, now) for entry in entries]
-    if not console.is_terminal():
-        console.write_text("".join("\t".join(row) + "\n" for row in rows))
-    elif rows:
-        right = (_COLUMNS.index("size"),)
-        console.write_text(console.table([_COLUMNS, *rows], right=right, dim=lambda row: row is _COLUMNS))
-    else:
-        console.say("note", f"nothing is stored at {vault.store.place}")
+    console.write_text(console.table(rows, _COLUMNS, right=(_COLUMNS.index("size"),)))
 
 
 def _row(entry: Entry, now: float) -> tuple[str, ...]:
-    tool = console.printable(entry.tool or "-")
-    size = str(entry.size)
+    tool, size = console.printable(entry.tool or "-"), str(entry.size)
     if console.is_terminal():
-        size = console.human_size(entry.size)
-        tool = tool if len(tool) <= _WIDEST else f"{tool[: _WIDEST - 1]}…"
+        tool, size = console.shortened(tool, _WIDEST), console.human_size(entry.size)
     age, left = console.human_time(now - entry.created), console.human_time(entry.expires - now)
     return console.printable(entry.handle), entry.kind, size, tool, age, left
 
@@ -133,8 +128,7 @@ def _stats(vault: Vault, options: argparse.Namespace) -> None:
         "oldest": _ago(stats.oldest),
         "newest": _ago(stats.newest),
     }
-    lines = [f"{name:<10}{value}\n" if is_terminal else f"{name}\t{value}\n" for name, value in rows.items()]
-    console.write_text("".join(lines))
+    console.write_text(console.table([*rows.items()]))
 
 
 def _ago(moment: float | None) -> str:
