@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_envelope.cli.wrap import masks
 from mcp_envelope.clients import config_file
-from mcp_envelope.clients.diff import Side, unified
+from mcp_envelope.clients.diff import DiffMask, Side, unified
 
 from ..conftest import examples
 from . import texts
@@ -83,7 +82,7 @@ def test_one_line_that_is_alike_is_not_enough() -> None:
 
 # -- masking ------------------------------------------------------------------------------------------------
 
-MASKS = masks()
+MASKS = DiffMask()
 
 JSON = """\
 {

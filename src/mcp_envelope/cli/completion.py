@@ -35,7 +35,7 @@ _WORDS: Final = {
 }
 
 
-class Command(NamedTuple):
+class CompletedCommand(NamedTuple):
     name: str
     about: str
     words: tuple[str, ...]
@@ -50,7 +50,7 @@ def run(arguments: list[str]) -> int:
     return console.OK
 
 
-def _commands() -> Iterator[Command]:
+def _commands() -> Iterator[CompletedCommand]:
     from .main import COMMANDS
 
     for name, about in COMMANDS.items():
@@ -61,10 +61,10 @@ def _commands() -> Iterator[Command]:
             for option in action.option_strings
             if option.startswith("--")
         }
-        yield Command(name, about, tuple(_WORDS.get(name, ())), tuple(options.items()))
+        yield CompletedCommand(name, about, tuple(_WORDS.get(name, ())), tuple(options.items()))
 
 
-def _bash(commands: list[Command]) -> Iterator[str]:
+def _bash(commands: list[CompletedCommand]) -> Iterator[str]:
     names = " ".join(["help", *(command.name for command in commands)])
     yield "_mcp_envelope() {"
     yield '  local word="${COMP_WORDS[COMP_CWORD]}" words="" at'
@@ -85,7 +85,7 @@ def _bash(commands: list[Command]) -> Iterator[str]:
     yield "complete -o default -F _mcp_envelope mcp-envelope"
 
 
-def _zsh(commands: list[Command]) -> Iterator[str]:
+def _zsh(commands: list[CompletedCommand]) -> Iterator[str]:
     yield "#compdef mcp-envelope"
     yield "_mcp_envelope() {"
     yield "  local -a choices"
@@ -111,7 +111,7 @@ def _described(word: str, about: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _fish(commands: list[Command]) -> Iterator[str]:
+def _fish(commands: list[CompletedCommand]) -> Iterator[str]:
     first = "__fish_use_subcommand"
     for command in commands:
         yield f"complete -c mcp-envelope -n {first} -f -a {command.name} -d {_fish_text(command.about)}"

@@ -51,7 +51,7 @@ _EXTRAS: Final = {
 }
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     state: State
     about: str
     text: str
@@ -70,26 +70,26 @@ def run(arguments: list[str]) -> int:
     return _WRONG if any(finding.state == "wrong" for finding in findings) else console.OK
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: DoctorFinding) -> str:
     mark, colour = _MARKS[finding.state]
     if console.has_colour(sys.stdout):
         mark = f"\x1b[{colour}m{mark}\x1b[0m"
     return f"{mark} {finding.about:<15} {console.printable(finding.text)}"
 
 
-def _program() -> Iterator[Finding]:
+def _program() -> Iterator[DoctorFinding]:
     python = f"Python {platform.python_version()} on {platform.system()}"
-    yield Finding("fine", "mcp-envelope", f"{__version__}, {python}")
+    yield DoctorFinding("fine", "mcp-envelope", f"{__version__}, {python}")
     for name, (purpose, module) in _EXTRAS.items():
         if find_spec(module) is None:
-            yield Finding(
+            yield DoctorFinding(
                 "note", f"[{name}]", f"not installed: {purpose} (pip install 'mcp-envelope[{name}]')"
             )
         else:
-            yield Finding("fine", f"[{name}]", purpose)
+            yield DoctorFinding("fine", f"[{name}]", purpose)
 
 
-def _clients() -> Iterator[Finding]:
+def _clients() -> Iterator[DoctorFinding]:
     found = False
     for client in CLIENTS:
         for path in locations(client):
@@ -98,12 +98,12 @@ def _clients() -> Iterator[Finding]:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                yield Finding("wrong", client, f"{path}: {console.reason(error)}")
+                yield DoctorFinding("wrong", client, f"{path}: {console.reason(error)}")
                 continue
             try:
                 servers = [server.value for server in config_file.read(data, path.name).servers()]
             except NotConfig as error:
-                yield Finding("wrong", client, f"{path}: {error}")
+                yield DoctorFinding("wrong", client, f"{path}: {error}")
                 continue
             found = True
             wrapped = sum(server_entry.proxied(server) is not None for server in servers)
@@ -114,12 +114,12 @@ def _clients() -> Iterator[Finding]:
                 text += f", {remote} remote"
             if bare:
                 text += f", {bare} not wrapped; to wrap: {console.command('mcp-envelope', 'wrap', client)}"
-            yield Finding("note" if bare else "fine", client, text)
+            yield DoctorFinding("note" if bare else "fine", client, text)
     if not found:
-        yield Finding("note", "clients", f"no configuration found for {', '.join(CLIENTS)}")
+        yield DoctorFinding("note", "clients", f"no configuration found for {', '.join(CLIENTS)}")
 
 
-def _settings(options: argparse.Namespace) -> Iterator[Finding]:
+def _settings(options: argparse.Namespace) -> Iterator[DoctorFinding]:
     from ..config import Settings
 
     if options.config is not None:
@@ -128,37 +128,37 @@ def _settings(options: argparse.Namespace) -> Iterator[Finding]:
         check_config(options.config)
     found = Settings(options.config, trust_found=False, say=lambda problem: None)
     policy = found.lowered(found.policy())
-    yield Finding("fine", "settings", found.file or "no file; the defaults and the environment apply")
+    yield DoctorFinding("fine", "settings", found.file or "no file; the defaults and the environment apply")
     for problem in found.problems(policy.dialect):
-        yield Finding("wrong", "settings", problem)
+        yield DoctorFinding("wrong", "settings", problem)
     for problem in (*policy.problems, *found.ignored(), *found.unknown_variables()):
-        yield Finding("note", "settings", problem)
+        yield DoctorFinding("note", "settings", problem)
 
 
-def _vault(options: argparse.Namespace) -> Iterator[Finding]:
+def _vault(options: argparse.Namespace) -> Iterator[DoctorFinding]:
     from ..vault.store import StoreError
 
     address = settings.vault_address(options.vault, options.config, settings.policy(options.config))
     try:
         with address.opened() as vault:
             if vault is None:
-                yield Finding("note", "vault", "none: results are cut, and the rest is not kept")
+                yield DoctorFinding("note", "vault", "none: results are cut, and the rest is not kept")
                 return
             missing = settings.missing_file(vault)
             if missing is not None:
-                yield Finding("fine", "vault", f"{missing}: nothing is stored yet")
+                yield DoctorFinding("fine", "vault", f"{missing}: nothing is stored yet")
                 return
             stats = vault.store.stats()
             size, cap = console.human_size(stats.stored), console.human_size(stats.cap)
             place = settings.without_password(stats.place)
-            yield Finding(
+            yield DoctorFinding(
                 "fine", "vault", f"{place}: {console.counted(stats.entries, 'result')}, {size} of {cap}"
             )
     except (StoreError, Misuse) as error:
-        yield Finding("wrong", "vault", str(error))
+        yield DoctorFinding("wrong", "vault", str(error))
 
 
-def _ledger() -> Iterator[Finding]:
+def _ledger() -> Iterator[DoctorFinding]:
     from ..vault.ledger import Ledger
     from ..vault.store import StoreError
 
@@ -167,14 +167,14 @@ def _ledger() -> Iterator[Finding]:
         exists = os.path.exists(ledger.place)
         found = {would: ledger.totals("client", observed=would) if exists else () for would in (False, True)}
         if not any(found.values()):
-            yield Finding("note", "ledger", f"{ledger.place}: no calls were recorded yet")
+            yield DoctorFinding("note", "ledger", f"{ledger.place}: no calls were recorded yet")
         for observed, totals in found.items():
             for total in totals:
                 would = "would have been cut" if observed else "cut"
                 shares = f"{total.cut:,} of {console.counted(total.calls, 'result')} {would}"
-                yield Finding("fine", "ledger", f"{total.group or 'unnamed clients'}: {shares}")
+                yield DoctorFinding("fine", "ledger", f"{total.group or 'unnamed clients'}: {shares}")
     except StoreError as error:
-        yield Finding("wrong", "ledger", str(error))
+        yield DoctorFinding("wrong", "ledger", str(error))
     finally:
         ledger.close()
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..lint import RULES, Finding, LintRule, NotPython, SourceFile, fix, lint, python_files
 from ..lint.report import FORMATS, Linted, render
 from ..lint.rules import chosen
-from ..lint.source import Unreadable
+from ..lint.source import NotReadable
 from ..spelling import did_you_mean
 from . import console, files
 from .console import Parser
@@ -89,7 +89,7 @@ class _Run:
             self._files.append(self._lint(path))
         self._report()
         for path, _, problem in self._files:
-            if isinstance(problem, Unreadable):
+            if isinstance(problem, NotReadable):
                 console.say("error", f"cannot read {path}: {problem.message}")
             elif problem is not None:
                 position = f"{path}:{problem.line}:{problem.column + 1}"
@@ -100,7 +100,7 @@ class _Run:
         return _FOUND if any(file.findings for file in self._files) else console.OK
 
     def _complain(self, error: OSError) -> None:
-        self._files.append(Linted(str(error.filename), problem=Unreadable(console.reason(error))))
+        self._files.append(Linted(str(error.filename), problem=NotReadable(console.reason(error))))
 
     def _lint(self, path: str) -> Linted:
         shown = self._options.stdin_filename or "stdin" if path == files.STDIN else path
@@ -108,7 +108,7 @@ class _Run:
             # The bytes as they are: Python's own rules say how to decode them.
             data = files.read_bytes(path)
         except (OSError, ValueError) as error:
-            return Linted(shown, problem=Unreadable(console.reason(error)))
+            return Linted(shown, problem=NotReadable(console.reason(error)))
         try:
             return Linted(shown, self._findings(path, shown, SourceFile(data)))
         except NotPython as problem:

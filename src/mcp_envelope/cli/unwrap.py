@@ -10,9 +10,10 @@ from typing import Final
 
 from ..clients import backup, server_entry, wrapping
 from ..clients.config_file import ConfigFile
+from ..clients.diff import DiffMask
 from . import console
 from .console import BadInput, Parser
-from .wrap import Target, find_target, listed, masks, parse, shared_parser
+from .wrap import Target, find_target, listed, parse, shared_parser
 
 _DESCRIPTION: Final = """\
 Remove the proxy from the MCP servers in a client's configuration.
@@ -41,7 +42,7 @@ def run(arguments: list[str]) -> int:
     if not plan.is_change:
         console.say("done", f"Nothing to unwrap in {target.path}.")
         return console.OK
-    refusal = target.show_and_ask(plan.text, options, masks())
+    refusal = target.show_and_ask(plan.text, options, DiffMask())
     if refusal is not None:
         return refusal
     target.write(plan.text, keep=False)

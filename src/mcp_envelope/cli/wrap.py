@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from ..clients import backup, config_file, wrapping
 from ..clients.config_file import ConfigFile, NotConfig
-from ..clients.diff import Masks, Side, unified
+from ..clients.diff import DiffMask, Side, unified
 from ..clients.locations import CLIENTS, SCOPES, locations
 from ..clients.server_entry import MODULE, PROGRAM, SETTINGS, Launch, is_program
 from ..clients.wrapping import WrapOptions, WrapPlan
@@ -100,10 +100,10 @@ class Target(NamedTuple):
             console.say("warning", f"{label} {reason}; left as it is")
         return plan
 
-    def show_and_ask(self, text: str, options: argparse.Namespace, masks: Masks) -> int | None:
+    def show_and_ask(self, text: str, options: argparse.Namespace, mask: DiffMask) -> int | None:
         """Show the change and ask; return None if it may be made, else the exit code."""
         new = parse(text.encode(), self.path)
-        console.write_text(self._diff(new, masks))
+        console.write_text(self._diff(new, mask))
         if self.path.name == ".claude.json":
             console.say("note", "Claude Code writes to this file while it runs; close it first")
         if options.dry_run:
@@ -131,9 +131,9 @@ class Target(NamedTuple):
                 f"cannot write {self.path}: {console.reason(error)}; the file is as it was"
             ) from None
 
-    def _diff(self, new: ConfigFile, masks: Masks) -> str:
+    def _diff(self, new: ConfigFile, mask: DiffMask) -> str:
         colour = console.has_colour(sys.stdout)
-        old_side, new_side = (Side.of(each.text, masks.shown(each)) for each in (self.config, new))
+        old_side, new_side = (Side.of(each.text, mask.shown(each)) for each in (self.config, new))
         lines = []
         for line in unified(old_side, new_side, str(self.path)):
             shown = console.printable(line.expandtabs(4))
@@ -146,14 +146,14 @@ class Target(NamedTuple):
 def run(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     _check(options)
-    masking = masks()
-    wanted = _wanted(options, masking)
+    mask = DiffMask()
+    wanted = _wanted(options, mask)
     target = find_target(options)
     if not target.config.servers():
         console.say("done", f"No servers in {target.path}; nothing to do.")
         return console.OK
     chosen = target.choice(options)
-    plan = target.plan(lambda: wrapping.wrap(target.config, wanted, chosen, masking.is_secret))
+    plan = target.plan(lambda: wrapping.wrap(target.config, wanted, chosen, mask.is_secret))
     if plan.remote:
         console.say("note", f"remote, left alone without --remote: {listed(plan.remote)}")
     if plan.already:
@@ -161,7 +161,7 @@ def run(arguments: list[str]) -> int:
     if not plan.is_change:
         console.say("done", f"Nothing to do in {target.path}.")
         return console.OK
-    refusal = target.show_and_ask(plan.text, options, masking)
+    refusal = target.show_and_ask(plan.text, options, mask)
     if refusal is not None:
         return refusal
     keep = not plan.is_wrapped or backup.read(target.path) is None
@@ -181,14 +181,14 @@ def _check(options: argparse.Namespace) -> None:
             raise Misuse(f"--remote: {lacking}")
 
 
-def _wanted(options: argparse.Namespace, masks: Masks) -> WrapOptions:
+def _wanted(options: argparse.Namespace, mask: DiffMask) -> WrapOptions:
     given = {name: getattr(options, name.removeprefix("--")) for name in SETTINGS}
     settings = {name: str(value) for name, value in given.items() if value is not None}
     # A client starts the proxy in a folder of its own choosing.
     if options.config is not None:
         settings["--config"] = _absolute(options.config)
     if options.vault is not None:
-        if masks.is_secret(options.vault):
+        if mask.is_secret(options.vault):
             raise Misuse("--vault has a password in it, which would appear on a command line")
         if "://" not in options.vault and options.vault.lower() not in ("none", "off"):
             settings["--vault"] = _absolute(options.vault)
@@ -222,16 +222,6 @@ def _running() -> tuple[str, ...]:
 
 
 # -- what unwrap does too -----------------------------------------------------------------------------------
-
-
-def masks() -> Masks:
-    """What the diff hides: whatever the engine takes for a secret, and whatever has the name of one."""
-    from ..redaction import Masking, Redactor
-    from ..secrets import TELLING
-
-    named = rf"{TELLING.pattern.removesuffix('$')}['\"]?\s*[:=]\s*(?P<secret>\S+)"
-    redactor = Redactor("keys", {"named": named, "login": "://[^\\s/@]*:(?P<secret>[^\\s/@]+)@"})
-    return Masks(lambda text: redactor.redact_text(text, Masking()), TELLING.search)
 
 
 def find_target(options: argparse.Namespace) -> Target:

@@ -2,17 +2,19 @@
 
 Strategy: lines are compared as they are and shown masked: keys, commands, arguments and URLs are needed to judge a
 change, every other string becomes `***`, all over the file, because the lines around a change are shown too.
-Commands, arguments, URLs and comments go through the caller's redaction. The number of lines never changes.
+Commands, arguments, URLs and comments go through the redaction of results. The number of lines never changes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
 from ..jsontext.scanner import ValueSpan
+from ..redaction import Masking, Redactor
+from ..secrets import TELLING
 from .config_file import ConfigFile, Edit, ServerEntry
 from .server_entry import VARIABLE
 
@@ -55,15 +57,18 @@ def _range(start: int, end: int) -> str:
     return f"{start + 1 if end > start else start},{end - start}"
 
 
-class Masks:
-    """What may be shown of a file. `redact` masks secrets in a text, `is_sensitive` knows the names of secrets."""
+class DiffMask:
+    """What may be shown of a file: nothing that the engine takes for a secret, or that has the name of one."""
 
-    def __init__(self, redact: Callable[[str], str], is_sensitive: Callable[[str], object]) -> None:
-        self._redact = redact
-        self._is_sensitive = is_sensitive
+    def __init__(self) -> None:
+        named = rf"{TELLING.pattern.removesuffix('$')}['\"]?\s*[:=]\s*(?P<secret>\S+)"
+        self._redactor = Redactor("keys", {"named": named, "login": "://[^\\s/@]*:(?P<secret>[^\\s/@]+)@"})
 
     def is_secret(self, text: str) -> bool:
-        return self._redact(text) != text
+        return self._redacted(text) != text
+
+    def _redacted(self, text: str) -> str:
+        return self._redactor.redact_text(text, Masking())
 
     def shown(self, file: ConfigFile) -> str:
         """The text, line for line, with nothing secret in it."""
@@ -80,7 +85,7 @@ class Masks:
                 edits[start] = Edit(start, end, _masked(file.text[start:end]))
         for start, end in file.comments:
             comment = _QUOTED.sub(MASK, file.text[start:end])
-            edits[start] = Edit(start, end, self._redact(comment))
+            edits[start] = Edit(start, end, self._redacted(comment))
         return file.edited(edits.values())
 
     def _values(self, file: ConfigFile, server: ServerEntry) -> Iterator[tuple[ValueSpan, bool]]:
@@ -106,7 +111,7 @@ class Masks:
         if _OURS.fullmatch(word):
             return True
         flag = _FLAG.fullmatch(before) if isinstance(before, str) else None
-        if flag and self._is_sensitive(flag[1]) and not word.startswith("-"):
+        if flag and TELLING.search(flag[1]) and not word.startswith("-"):
             return False
         return not self.is_secret(word)
 

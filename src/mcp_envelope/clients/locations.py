@@ -14,20 +14,6 @@ from typing import Final, Literal
 
 Scope = Literal["project", "user"]
 SCOPES: Final[tuple[Scope, ...]] = ("project", "user")
-CLIENTS: Final = (
-    "claude-code",
-    "claude-desktop",
-    "cursor",
-    "vscode",
-    "codex",
-    "gemini",
-    "copilot-cli",
-    "lm-studio",
-    "opencode",
-    "windsurf",
-    "zed",
-)
-
 _PROJECT: Final = {
     "claude-code": ".mcp.json",
     "cursor": ".cursor/mcp.json",
@@ -52,47 +38,42 @@ def locations(
     if scope != "user" and client in _PROJECT:
         found.append((Path.cwd() if folder is None else folder) / _PROJECT[client])
     if scope != "project":
-        found += _user_files(client, os.environ if variables is None else variables, system)
+        found += _user_files(os.environ if variables is None else variables, system)[client]
     return list(dict.fromkeys(found))
 
 
-def _user_files(client: str, variables: Mapping[str, str], system: str) -> list[Path]:
+def _user_files(variables: Mapping[str, str], system: str) -> dict[str, list[Path]]:
     name = "USERPROFILE" if system == "win32" else "HOME"
     home = Path(variables[name]) if variables.get(name) else Path.home()
 
     def folder(variable: str, default: Path) -> Path:
         return Path(variables.get(variable) or default)
 
-    # Where desktop programs keep their settings.
-    settings = folder("XDG_CONFIG_HOME", home / ".config")
+    # Where programs keep their settings, and where desktop programs do.
+    config = settings = folder("XDG_CONFIG_HOME", home / ".config")
+    stores: list[Path] = []
+    zed = config / "zed"
     if system == "darwin":
         settings = home / "Library" / "Application Support"
     elif system == "win32":
         settings = folder("APPDATA", home / "AppData" / "Roaming")
-    if client == "claude-code":
-        return [folder("CLAUDE_CONFIG_DIR", home) / ".claude.json"]
-    if client == "claude-desktop":
-        found = [settings]
-        if system == "win32":
-            # The program from the Store sees only its own copy of the folder.
-            packages = folder("LOCALAPPDATA", home / "AppData" / "Local") / "Packages"
-            found = [*sorted(packages.glob("Claude_*/LocalCache/Roaming")), settings]
-        return [each / "Claude" / "claude_desktop_config.json" for each in found]
-    if client == "vscode":
-        programs = ("Code", "Code - Insiders", "VSCodium")
-        return [settings / program / "User" / "mcp.json" for program in programs]
-    if client == "codex":
-        return [folder("CODEX_HOME", home / ".codex") / "config.toml"]
-    if client == "copilot-cli":
-        return [folder("COPILOT_HOME", home / ".copilot") / "mcp-config.json"]
-    if client == "lm-studio":
-        return [home / ".lmstudio" / "mcp.json"]
-    if client == "opencode":
-        place = folder("XDG_CONFIG_HOME", home / ".config") / "opencode"
-        return [place / "opencode.json", place / "opencode.jsonc"]
-    if client == "windsurf":
-        return [home / ".codeium" / "windsurf" / "mcp_config.json"]
-    if client == "zed":
-        base = settings / "Zed" if system == "win32" else folder("XDG_CONFIG_HOME", home / ".config") / "zed"
-        return [base / "settings.json"]
-    return [home / _PROJECT[client]]  # Cursor and Gemini use the same path in both
+        # The program from the Store sees only its own copy of the folder.
+        packages = folder("LOCALAPPDATA", home / "AppData" / "Local") / "Packages"
+        stores = sorted(packages.glob("Claude_*/LocalCache/Roaming"))
+        zed = settings / "Zed"
+    return {
+        "claude-code": [folder("CLAUDE_CONFIG_DIR", home) / ".claude.json"],
+        "claude-desktop": [each / "Claude" / "claude_desktop_config.json" for each in (*stores, settings)],
+        "cursor": [home / ".cursor" / "mcp.json"],
+        "vscode": [settings / each / "User" / "mcp.json" for each in ("Code", "Code - Insiders", "VSCodium")],
+        "codex": [folder("CODEX_HOME", home / ".codex") / "config.toml"],
+        "gemini": [home / ".gemini" / "settings.json"],
+        "copilot-cli": [folder("COPILOT_HOME", home / ".copilot") / "mcp-config.json"],
+        "lm-studio": [home / ".lmstudio" / "mcp.json"],
+        "opencode": [config / "opencode" / each for each in ("opencode.json", "opencode.jsonc")],
+        "windsurf": [home / ".codeium" / "windsurf" / "mcp_config.json"],
+        "zed": [zed / "settings.json"],
+    }
+
+
+CLIENTS: Final = tuple(_user_files({"HOME": os.sep}, "linux"))

@@ -33,7 +33,7 @@ class NotPython(Exception):
         self.column = column
 
 
-class Unreadable(NotPython):
+class NotReadable(NotPython):
     """A file cannot be read at all."""
 
 
