@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap torture load mutants release clean
+.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap torture load mutants docs release clean
 
 # What the tests use of the package's own extras.
 EXTRAS := codemap,exact,images,valkey,fastmcp,sdk,http,login
@@ -130,6 +130,11 @@ load: $(VENV)/dev  ## ten minutes of HTTP load on three replicas, restarted in t
 
 mutants: $(VENV)/mutants  ## change the code at random, and see whether the tests notice (ARGS="--module lanes --count 30")
 	@$(BIN)/python scripts/mutants.py $(ARGS)
+
+docs: $(VENV)/dev  ## the documentation as a site, in .site/
+	@$(PIP) install -c constraints.txt --group docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "Open .site/index.html, or serve it: $(BIN)/mkdocs serve"
 
 release: $(VENV)/dev  ## build dist/, and try it apart from this checkout (ARGS=0.2.0 to give it a version)
 	@$(PIP) install -c constraints.txt --group release

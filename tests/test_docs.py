@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import gc
+import json
 import re
+import subprocess
+import sys
+import tomllib
 import warnings
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
+from scripts import exit_codes
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-
+BLOCKS = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
@@ -48,3 +56,59 @@ def test_tests_that_are_named_exist(document: str) -> None:
     sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert named
     assert named <= set(re.findall(r"def (test_\w+)\(", sources))
+
+
+def blocks(document: str) -> Iterator[tuple[str, str]]:
+    for _, language, text in BLOCKS.findall((ROOT / document).read_text()):
+        yield language, text
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_data_can_be_read(document: str) -> None:
+    for language, text in blocks(document):
+        if language == "json":
+            json.loads(text)
+        elif language == "toml":
+            tomllib.loads(text)
+        elif language == "yaml":
+            yaml.safe_load(text)
+
+
+def commands(document: str) -> Iterator[list[str]]:
+    """Our own commands in a document, each up to the command of another program."""
+    for language, text in blocks(document):
+        if language in ("", "console", "sh"):
+            for line in text.replace("\\\n", " ").splitlines():
+                for part in re.split(r" \| | > |\$\(|\)| +# ", line):
+                    found = re.search(r"(?:^|uvx |/)mcp-envelope (.*)", part.strip())
+                    if found is not None:
+                        # Quoted arguments say nothing about options, and may hold what looks like the next command.
+                        yield re.sub(r"'[^']*'?|\"[^\"]*\"?", "", found[1].partition(" -- ")[0]).split()
+
+
+@cache
+def help_of(command: str) -> str:
+    run = [sys.executable, "-m", "mcp_envelope", command, "--help"]
+    return subprocess.run(run, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_and_options_exist(document: str) -> None:
+    for command, *words in commands(document):
+        if command in ("help", "-V", "--version", "COMMAND"):
+            continue
+        known = help_of(command)
+        for word in words:
+            if word.startswith("--"):
+                assert re.search(rf"{re.escape(word.partition('=')[0])}\b", known), (command, word)
+
+
+@pytest.mark.process
+def test_the_page_of_exit_codes_is_what_help_says() -> None:
+    assert exit_codes.page() == exit_codes.PAGE.read_text()
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    named = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
+    assert named == {path.name for path in (ROOT / "docs").glob("*.md")}
