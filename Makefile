@@ -11,6 +11,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 EXTRAS := codemap,exact,images,valkey,fastmcp,sdk,http,login
 # npm packages that only the tests need.
 NODE := $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json
+# Frameworks for agents, in an environment of their own.
+HOSTS := $(VENV)/frameworks/installed.txt
 # The core. Tests that start a process carry a mark, and are left to `make test`.
 CORE := tests/fit tests/jsontext tests/schema tests/dialects tests/config tests/clients tests/lint tests/test_*.py
 
@@ -60,6 +62,11 @@ $(VENV)/servers/installed.json: tests/proxy/node/package.json | $(VENV)/dev
 	@$(BIN)/python -m tests.proxy.real
 	@touch $@
 
+$(HOSTS): tests/hosts/frameworks.txt pyproject.toml | $(VENV)/dev
+	@echo "Installing frameworks for agents (about a minute) ..."
+	@$(BIN)/python -m tests.hosts.environment
+	@touch $@
+
 $(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/python
 	@echo "Installing mcp-envelope and a server to put it in front of (about ten seconds) ..."
 	@$(PIP) install -c constraints.txt -e '.[demo]'
@@ -80,11 +87,11 @@ codemap: $(VENV)/codemap  ## index this repository with the example code-intelli
 quick: $(VENV)/dev  ## the tests of the core, in less than a minute
 	@$(BIN)/python -m pytest -n auto -m "not process" $(CORE)
 
-test: $(VENV)/dev $(NODE)  ## all tests, in about four minutes
+test: $(VENV)/dev $(NODE) $(HOSTS)  ## all tests, in about four minutes
 	@echo "About 4 minutes on two cores ('make quick' takes one) ..."
 	@$(BIN)/python -m pytest -n auto
 
-coverage: $(VENV)/dev $(NODE)  ## all tests, and which lines they ran
+coverage: $(VENV)/dev $(NODE) $(HOSTS)  ## all tests, and which lines they ran
 	@echo "About 10 minutes on two cores ..."
 	@$(BIN)/python -m coverage erase
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-report=html

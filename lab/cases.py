@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -64,9 +64,9 @@ class Observation:
     page: Seen | None = None
 
 
-def observe(found: list[Observation], read_on: bool) -> Script:
-    """All cases, one after the other; after each that was cut, one page of the rest."""
-    for case in CASES:
+def observe(found: list[Observation], read_on: bool, cases: Iterable[Case] = CASES) -> Script:
+    """The cases, one after the other; after each that was cut, one page of the rest."""
+    for case in cases:
         seen = yield Call(case.tool, {"size": case.size})
         observation = Observation(case, seen)
         found.append(observation)

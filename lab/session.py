@@ -16,6 +16,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from .cases import READ
 from .clients import CACHE, ROOT, SERVER, Client, Setting
@@ -24,6 +25,8 @@ from .server import TOOLS
 
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"  # where requests have it since 2026-07-28
 _GRACE = 2.0
+# Directly, through the proxy, or with our adapter inside the client.
+Way = Literal["direct", "proxy", "inside"]
 
 
 @dataclass(frozen=True)
@@ -46,14 +49,15 @@ def server_command(proxied: bool, record: Path) -> tuple[str, ...]:
     return (python, str(ROOT / "lab" / "tap.py"), str(record), *proxy, *server)
 
 
-def play(client: Client, model: Model, script: Script, proxied: bool, limit: float) -> Session:
-    home = CACHE / "homes" / f"{client.name}-{'proxy' if proxied else 'direct'}"
+def play(client: Client, model: Model, script: Script, way: Way, limit: float) -> Session:
+    home = CACHE / "homes" / f"{client.name}-{way}"
     shutil.rmtree(home, ignore_errors=True)
     (home / "tmp").mkdir(parents=True)
     record = home / "wire.jsonl"
     player = Player(script, SERVER, (*TOOLS, READ))
     model.players[home.name] = player
-    setting = Setting(home, model.address(home.name), server_command(proxied, record))
+    server = server_command(way == "proxy", record)
+    setting = Setting(home, model.address(home.name), server, inside=way == "inside")
     command, environment = client.command(setting)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="lab-") as work, (home / "output.txt").open("wb") as output:

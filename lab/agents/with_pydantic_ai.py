@@ -9,10 +9,14 @@ from pydantic_ai import Agent
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.usage import UsageLimits
 
+from mcp_envelope.hosts.pydantic_ai import EnvelopeToolset
+
 
 async def main(command: str, *arguments: str) -> None:
     transport = StdioTransport(command, list(arguments), env={"HOME": os.environ["HOME"]})
-    agent = Agent("openai:gpt-5.5", toolsets=[MCPToolset(transport, max_retries=100, read_timeout=60)])
+    toolset = MCPToolset(transport, max_retries=100, read_timeout=60)
+    inside = "LAB_ENVELOPE" in os.environ
+    agent = Agent("openai:gpt-5.5", toolsets=[EnvelopeToolset(toolset) if inside else toolset])
     async with agent:
         await agent.run("Go.", usage_limits=UsageLimits(request_limit=400))
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from ..clients.locations import CLIENTS
 from . import console
 from .console import Parser
+from .hook import HOSTS
 
 _DESCRIPTION: Final = """\
 Print a script that completes commands and options.
@@ -32,6 +33,7 @@ _WORDS: Final = {
     "vault": ("list", "stats", "purge"),
     "config": ("schema",),
     "completion": _SHELLS,
+    "hook": tuple(HOSTS),
 }
 
 

@@ -30,6 +30,8 @@ COMMANDS: Final = {
     "config": "print the settings that apply to a tool, and where they came from",
     "trust": "accept a settings file that the proxy finds in a working folder",
     "completion": "print a script that completes commands and options in bash, zsh or fish",
+    "hook": "seal a result for a coding agent's plugin",
+    "serve": "serve envelope_read alone, beside a hook or a guardrail",
     "lint": "find MCP tools that bypass the envelope",
     "wrap": "put the proxy in front of the servers in a client's configuration",
     "unwrap": "remove the proxy again, byte for byte",

@@ -1,0 +1,1 @@
+"""The envelope inside programs that call tools themselves: agent frameworks, gateways, coding agents."""
