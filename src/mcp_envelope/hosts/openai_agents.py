@@ -19,7 +19,7 @@ try:
     from agents import FunctionTool, ToolOutputImage, ToolOutputText
     from agents.mcp import MCPServer
     from agents.tool_context import ToolContext
-    from mcp.types import CallToolResult
+    from mcp.types import CallToolResult, TextContent
 except ImportError as error:
     raise missing_library("openai-agents", error) from error
 
@@ -49,7 +49,9 @@ class ServerEnvelope:
             result = await call_tool(tool_name, given, *more, **meta)
             if server.use_structured_content:
                 result = structure_as_text(result)
-            return await self._host.finish_content(result, call)
+            shown = _as_shown(result)
+            finished = await self._host.finish_content(shown, call)
+            return result if finished is shown else finished
 
         server.call_tool = sealed
         return server
@@ -66,6 +68,17 @@ class ServerEnvelope:
         return FunctionTool(
             entry["name"], entry["description"], entry["inputSchema"], read, strict_json_schema=False
         )
+
+
+def _as_shown(result: CallToolResult) -> CallToolResult:
+    """Return a result whose links and resources are the texts that the SDK makes of them, empty fields included."""
+    if all(block.type in ("text", "image") for block in result.content):
+        return result
+    blocks = [
+        block if block.type in ("text", "image") else TextContent(type="text", text=block.model_dump_json())
+        for block in result.content
+    ]
+    return result.model_copy(update={"content": blocks})
 
 
 def _output(block: dict[str, Any]) -> ToolOutputText | ToolOutputImage:
