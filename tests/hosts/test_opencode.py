@@ -54,7 +54,8 @@ def wire(tool: str, size: int) -> Any:
 def test_what_opencode_gets(gateway: Gateway, tool: str, size: int) -> None:
     whole = wire(tool, size)
     said = answer(gateway, f"lab_{tool}", whole)
-    is_large = size > 100_000 and tool not in ("lanes", "picture", "picture_and_rows", "resource_link")
+    small = ("lanes", "picture", "picture_and_rows", "embedded_image", "resource_link")
+    is_large = size > 100_000 and tool not in small
     assert (said is not None) == is_large
     if said is None:
         return

@@ -19,7 +19,7 @@ try:
     from agents import FunctionTool, ToolOutputImage, ToolOutputText
     from agents.mcp import MCPServer
     from agents.tool_context import ToolContext
-    from mcp.types import CallToolResult, TextContent
+    from mcp.types import CallToolResult, ImageContent, TextContent
 except ImportError as error:
     raise missing_library("openai-agents", error) from error
 
@@ -49,9 +49,9 @@ class ServerEnvelope:
             result = await call_tool(tool_name, given, *more, **meta)
             if server.use_structured_content:
                 result = structure_as_text(result)
-            shown = _as_shown(result)
+            shown = result.model_copy(update={"content": list(map(_as_shown, result.content))})
             finished = await self._host.finish_content(shown, call)
-            return result if finished is shown else finished
+            return result if finished is shown and not _has_hidden_image(result) else finished
 
         server.call_tool = sealed
         return server
@@ -70,15 +70,27 @@ class ServerEnvelope:
         )
 
 
-def _as_shown(result: CallToolResult) -> CallToolResult:
-    """Return a result whose links and resources are the texts that the SDK makes of them, empty fields included."""
-    if all(block.type in ("text", "image") for block in result.content):
-        return result
-    blocks = [
-        block if block.type in ("text", "image") else TextContent(type="text", text=block.model_dump_json())
-        for block in result.content
-    ]
-    return result.model_copy(update={"content": blocks})
+def _as_shown(block: Any) -> Any:
+    """Return a block as the SDK shows it: links and texts in resources as JSON, with their empty fields.
+
+    It would do the same with an embedded image, as base64, of which a model makes nothing: that becomes an image.
+    """
+    if _is_hidden_image(block):
+        kind = block.resource.model_dump(by_alias=True)["mimeType"]
+        return ImageContent.model_validate({"type": "image", "data": block.resource.blob, "mimeType": kind})
+    if block.type == "resource_link" or (block.type == "resource" and hasattr(block.resource, "text")):
+        return TextContent(type="text", text=block.model_dump_json())
+    return block
+
+
+def _is_hidden_image(block: Any) -> bool:
+    if block.type != "resource" or not hasattr(block.resource, "blob"):
+        return False
+    return str(block.resource.model_dump(by_alias=True).get("mimeType")).startswith("image/")
+
+
+def _has_hidden_image(result: CallToolResult) -> bool:
+    return any(map(_is_hidden_image, result.content))
 
 
 def _output(block: dict[str, Any]) -> ToolOutputText | ToolOutputImage:
