@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test coverage check format hooks bench lab answers walk fuzz codemap torture load mutants docs release clean
+.PHONY: help demo quick test coverage check audit format hooks bench lab answers walk fuzz codemap torture load mutants docs release clean
 
 # What the tests use of the package's own extras.
 EXTRAS := codemap,exact,images,valkey,fastmcp,sdk,http,login
@@ -100,6 +100,9 @@ check: $(VENV)/dev  ## formatting, lint and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+audit: $(VENV)/dev  ## what the package depends on: pinned, with known licences, and listed in the SBOM
+	@$(BIN)/python scripts/sbom.py --check
 
 format: $(VENV)/dev  ## format the code, and fix what the linter can fix
 	@$(BIN)/ruff format .
