@@ -1,11 +1,11 @@
 """What the wheel depends on: `python scripts/sbom.py` writes sbom.cdx.json, `--check` audits it (`make audit`).
 
 Strategy: the dependencies of the package and of the extras that people install, as far as they go, at the versions
-in constraints.txt, on Linux with Python 3.11, from the metadata of what is installed here. The file is CycloneDX and
-has no time and no serial number, so it only changes if a dependency does; the wheel carries it (PEP 770). The audit
-needs no network: the file is current, each version is pinned, each licence is known, and what is installed fits
-together (`pip check`). Known vulnerabilities are for a service to tell: `pip-audit -r constraints.txt` asks one. It is
-not in CI, because where it can't reach the service it succeeds without having looked.
+in constraints.txt, on Linux with Python 3.11, from the metadata of what is installed here. The file is CycloneDX
+and has no time and no serial number, so it only changes if a dependency does; the wheel carries it (PEP 770). The
+audit needs no network: the file is current, each version is pinned, each licence is known, and what is installed
+fits together (`pip check`). Known vulnerabilities are for a service to tell: `pip-audit -r constraints.txt` asks
+one. It is not in CI, because where it can't reach the service it succeeds without having looked.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -327,8 +328,8 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as folder:
                 try:
                     survived += fault(Path(folder))
-                except Exception as error:  # whatever it is, the round is lost
-                    print(f"  {name}: {error!r}", file=sys.stderr)
+                except Exception:  # whatever it is, the round is lost
+                    traceback.print_exc()
         any_lost |= survived < rounds
         print(f"{name:24} {rounds:6} {survived:9} {rounds - survived:5}", flush=True)
     return int(any_lost)
