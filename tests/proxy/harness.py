@@ -188,9 +188,9 @@ class Running:
     def say(self, data: bytes) -> None:
         self.send(data + b"\n")
 
-    def hear(self, patience: float = PATIENCE) -> bytes:
+    def hear(self, patience: float | None = None) -> bytes:
         """The next line, its end included; nothing at the end of all lines."""
-        return self._lines.get(timeout=patience)
+        return self._lines.get(timeout=PATIENCE if patience is None else patience)
 
     def ask(self, data: bytes) -> Any:
         self.say(data)
