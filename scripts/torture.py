@@ -24,7 +24,6 @@ from typing import Any
 from tests.proxy import harness
 from tests.proxy.harness import (
     OBLIGING,
-    PATIENCE,
     SRC,
     Running,
     call,
@@ -97,7 +96,7 @@ time.time = jumping
 """
 DAY = 86_400
 # Seconds after which something counts as hanging: the machine may have other things to do.
-PATIENCE = 300.0
+LONG = 300.0
 
 
 def handle_in(answer: Any) -> str | None:
@@ -197,7 +196,7 @@ def valkey_killed(folder: Path) -> bool:
         valkey.start()
         whole = all("content" in answer.get("result", {}) for answer in answers)
         handles = list(filter(None, map(handle_in, answers)))
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + LONG
         while time.monotonic() < until:
             # "Try again in a moment", it says.
             proxy.say(call("again", "envelope_read", {"handle": handles[0]}))
@@ -308,7 +307,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="FAULT", help="only this fault; may be repeated")
     asked = parser.parse_args()
     random.seed(asked.seed)
-    harness.PATIENCE = PATIENCE
+    harness.PATIENCE = LONG
     faults = {
         "proxy killed": (proxy_killed, asked.rounds),
         "server killed": (upstream_killed, asked.rounds),
