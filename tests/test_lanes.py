@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 
 from mcp_envelope.budget import Budget
+from mcp_envelope.envelope import seal
 from mcp_envelope.fit.documents import Cut, CutKind
 from mcp_envelope.lanes import Lane, _are_neighbours, _next_room, first_that_fits, largest_room
 
@@ -108,3 +110,14 @@ def test_the_longest_notice_that_fits_is_taken() -> None:
         300,
         300,
     ]
+
+
+@pytest.mark.parametrize("dialect", ["gel", "scalpel", "transcend"])
+def test_framed_data_that_was_cut_and_still_conforms_is_a_success(dialect: str) -> None:
+    rows = {"type": "array", "items": {"type": "integer"}}
+    schema = {"type": "object", "properties": {"rows": rows}, "required": ["rows"]}
+    sealed = seal({"rows": list(range(5000))}, schema=schema, dialect=dialect, tokens=500)
+    assert not sealed.is_error
+    assert sealed.cuts
+    assert b"0,1,2,3" in (sealed.structured or sealed.content).replace(b" ", b"")
+    assert json.loads(sealed.content)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mcp_envelope.fit.documents import FitNode, Fitter, _first_gap, _ranges, share
 from mcp_envelope.fit.ranking import rank
 from mcp_envelope.jsontext.document import encode, parse
+from mcp_envelope.schema.validation import Schema
 
 
 @given(
@@ -108,3 +109,14 @@ def test_kept_rows_are_told_as_ranges() -> None:
     assert _ranges([3]) == "3"
     assert _ranges([0, 2]) == "0, 2"
     assert [_first_gap(each) for each in ([2, 0, 1], [1, 2], [0, 1, 3], range(4))] == [3, 0, 2, 4]
+
+
+def test_a_map_keeps_what_is_required_and_fills_the_rest_of_its_room() -> None:
+    members = {f"k{number:03}": "x" * 20 for number in range(300)}
+    schema = {"type": "object", "required": ["k299", "k298"], "additionalProperties": {"type": "string"}}
+    place = Schema.of(schema).root
+    for room in range(150, 200):
+        kept, _ = fitted_to(room, members, place=place)
+        assert {"k298", "k299"} <= set(kept)
+        # `"k000":"xxxxxxxxxxxxxxxxxxxx",` has 30 bytes, and the braces need one more than the last comma.
+        assert len(kept) == (room - 1) // 30, room

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -128,10 +129,10 @@ class Interceptor:
         except Exception:
             _log.exception("mcp-envelope: internal error; the request is forwarded unchanged")
             if frame is not None and frame.method == "tools/call" and frame.key is not None:
-                # Its answer is fitted all the same.
-                self._requests.add(
-                    frame.key, Pending("tools/call", bytes(frame.identifier), self._unknown_call())
-                )
+                # Its answer is fitted all the same, unless that fails, too.
+                with suppress(Exception):
+                    call = self._unknown_call()
+                    self._requests.add(frame.key, Pending("tools/call", bytes(frame.identifier), call))
         return Outgoing([], [data])
 
     def _pending(self, frame: Frame, method: str) -> Pending:
