@@ -1,4 +1,4 @@
-"""The official conformance suite, run against an address, and two of its runs compared.
+"""The official conformance suite, run against an address or a client, and two of its runs compared.
 
 Strategy: the suite writes what it found into one file for each scenario; those are read, not its words. A run
 through a proxy may have lost nothing that a direct run passed. Some scenarios wait for things for half a second
@@ -19,7 +19,7 @@ from ..servers.node.install import NODE, NotInstalled, installed
 
 _PACKAGE: Final = Path(__file__).resolve().with_name("package.json")
 _FOLDER: Final = _PACKAGE.parents[2] / ".venv" / "conformance"
-_RESULTS: Final = re.compile(r"server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
+_RESULTS: Final = re.compile(r"(?:server-)?(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 # The longest that a run may take, in seconds. The suite itself gives each scenario thirty.
 _PATIENCE: Final = 180
 # With more scenarios than this, it is not the machine.
@@ -84,6 +84,47 @@ def run(suite: Suite, url: str, results: Path, scenario: str | None = None) -> l
     if not checks:
         raise Broken(f"the suite found nothing:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return checks
+
+
+# -- client scenarios: the suite starts the client ------------------------------------------------------------
+
+# Revisions, and the scenarios of clients that they have besides those that they require.
+CLIENT_SCENARIOS: Final = {
+    "2025-03-26": ("auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"),
+    "2025-11-25": ("auth/client-credentials-jwt", "auth/client-credentials-basic"),
+    "2026-07-28": (
+        "auth/client-credentials-jwt",
+        "auth/client-credentials-basic",
+        "json-schema-2020-12-preservation",
+    ),
+}
+_REQUIRED: Final = re.compile(r"^client:\n((?:  - .+\n)+)", re.MULTILINE)
+
+
+def client_scenarios(revision: str) -> list[str]:
+    """What a revision requires of clients, and what else there is that the SDK's client can do."""
+    requirements = prepared() / "node_modules" / "conformance-next" / "requirements" / f"{revision}.yaml"
+    required = _REQUIRED.search(requirements.read_text()) if requirements.exists() else None
+    names = [line.strip().removeprefix("- ") for line in required[1].splitlines()] if required else []
+    return [*names, *CLIENT_SCENARIOS[revision]]
+
+
+def run_client(revision: str, scenario: str, way: str, results: Path) -> list[Check]:
+    """Every check of a scenario, with the client in `client` going this way."""
+    script = prepared() / "node_modules" / "conformance-next" / "dist" / "index.js"
+    program = f"{sys.executable} -m tests.conformance.client {way}"
+    which = ("--scenario", scenario, "--spec-version", revision, "--force")
+    command = [str(NODE), str(script), "client", "--command", program, *which, "--output-dir", str(results)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PATIENCE, cwd=_PACKAGE.parents[2]
+        )
+    except subprocess.TimeoutExpired:
+        raise Broken(f"{scenario} did not end within {_PATIENCE} seconds") from None
+    found = sorted(results.rglob("checks.json"))
+    if not found:
+        raise Broken(f"{scenario} found nothing:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return [check._replace(scenario=scenario) for file in found for check in _read(file.parent)]
 
 
 def _read(folder: Path) -> list[Check]:

@@ -1,4 +1,4 @@
-"""The table of docs/conformance.md, measured anew.
+"""The tables of docs/conformance.md, measured anew.
 
 python -m tests.conformance.table
 """
@@ -9,7 +9,18 @@ import tempfile
 from pathlib import Path
 
 from . import routes
-from .suite import SUITES, Check, lost, lost_twice, problems, run, scenarios
+from .suite import (
+    CLIENT_SCENARIOS,
+    SUITES,
+    Check,
+    client_scenarios,
+    lost,
+    lost_twice,
+    problems,
+    run,
+    run_client,
+    scenarios,
+)
 
 _ROUTES: dict[str, routes.Route] = {
     "directly": routes.direct,
@@ -38,6 +49,22 @@ def main() -> None:
                         details += [f"{name}, {route}: {check.told}" for check in gone]
             row.append(_cell(checks))
         print(f"| {name} | {' | '.join(row)} |", flush=True)
+    print("\n" + "\n".join(f"- {detail}" for detail in details))
+    clients()
+
+
+def clients() -> None:
+    """The client scenarios: a client alone, and the same one behind our bridge."""
+    details: list[str] = []
+    print("| revision | the client alone | behind `mcp-envelope proxy --url` |\n|---|---|---|")
+    for revision in CLIENT_SCENARIOS:
+        found: dict[str, list[Check]] = {"direct": [], "bridge": []}
+        for scenario in client_scenarios(revision):
+            for way, checks in found.items():
+                with tempfile.TemporaryDirectory() as temporary:
+                    checks += run_client(revision, scenario, way, Path(temporary) / "results")
+        details += [f"{revision}, {way}: {each.told}" for way in found for each in problems(found[way])]
+        print(f"| {revision} | {_cell(found['direct'])} | {_cell(found['bridge'])} |", flush=True)
     print("\n" + "\n".join(f"- {detail}" for detail in details))
 
 

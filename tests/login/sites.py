@@ -155,6 +155,8 @@ class Edge:
     def __init__(self) -> None:
         self.app: App | None = None
         self.changes: dict[str, Change] = {}
+        # Paths where the application is not reached at all.
+        self.down: set[str] = set()
         self.seen: list[tuple[str, str, dict[str, str]]] = []
 
     def requests(self, path: str) -> list[dict[str, str]]:
@@ -167,6 +169,10 @@ class Edge:
             headers = {name.decode().lower(): value.decode("latin-1") for name, value in scope["headers"]}
             self.seen.append((scope["method"], scope["path"], headers))
             change = self.changes.get(scope["path"])
+            if scope["path"] in self.down:
+                await send({"type": "http.response.start", "status": 503, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+                return
         if change is None:
             await self.app(scope, receive, send)
             return

@@ -65,9 +65,13 @@ def logging_in(folder: Path, url: str, *options: str, **more: str) -> Iterator[L
 
 
 def log_in(
-    folder: Path, url: str, *options: str, open_: Callable[[str], Any] = sites.logged_in, **more: str
+    folder: Path,
+    url: str,
+    *options: str,
+    open_: Callable[[str], Any] = sites.logged_in,
+    env: dict[str, str] | None = None,
 ) -> tuple[int, str]:
-    with logging_in(folder, url, *options, **more) as started:
+    with logging_in(folder, url, *options, **(env or {})) as started:
         if address := started.address():
             open_(address)
         return started.end()

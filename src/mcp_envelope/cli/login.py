@@ -189,10 +189,11 @@ async def _log_in(options: argparse.Namespace, wanted: Wanted, known: Login | No
 def _show(address: str, no_browser: bool, listener: Listener) -> None:
     if no_browser:
         console.write_text(f"{address}\n")
-        console.say(
-            "note", "open this address, and log in; if the browser is on another computer, paste the address"
+        elsewhere = (
+            f"on another computer, the browser ends at an address that begins with {listener.redirect_uri}"
         )
-        console.say("note", f"that it ends at here; it begins with {listener.redirect_uri}")
+        console.say("note", "open this address, and log in")
+        console.say("note", f"{elsewhere}; paste that here")
     else:
         import webbrowser
 

@@ -141,7 +141,10 @@ def _still_good(wanted: Wanted, known: Login | None, listener: Listener | None) 
         return known if known.client.get("client_id") == wanted.client_id else None
     port = urlsplit(listener.redirect_uri).port if listener else 0
     is_registered_elsewhere = known.redirect_port != port and not known.client_metadata_url
-    return replace(known, client={}) if is_registered_elsewhere else known
+    # With a keyring, the secret may go as well.
+    wants_secret = str(known.client.get("token_endpoint_auth_method")).startswith("client_secret")
+    is_incomplete = wants_secret and not known.secrets.client_secret
+    return replace(known, client={}) if is_registered_elsewhere or is_incomplete else known
 
 
 class _Flow:

@@ -59,6 +59,8 @@ class LoginSession:
         self._inviting = anyio.Lock()
         self._invitation: Invitation | None = None
         self._paused_until = 0.0
+        # Whether the server asked for a login and has not been sent a token since.
+        self._is_out = False
         # A new token that was refused: another one would be, too.
         self._hopeless: Login | None = None
 
@@ -79,13 +81,17 @@ class LoginSession:
         if _runs_out(login) and login.is_renewable:
             await self._renew(login)
             login = await self._current()
-        return None if login is None or not login.has_token else f"Bearer {login.secrets.access_token}"
+        if login is None or not login.has_token:
+            return None
+        self._is_out = False
+        return f"Bearer {login.secrets.access_token}"
 
     async def refused(self, url: str, sent: str | None, status: int, header: str) -> bool:
         """Take note of a refusal; returns whether the request may be sent again, with another token."""
         challenge = challenge_of(self.url, status, header)
         if challenge is None or origin(url) != origin(self.url):
             return False
+        self._is_out = self._is_out or not challenge.wants_more
         login = await self._current()
         if _is_other(login, sent):
             # Renewed meanwhile, here or by another process.
@@ -174,7 +180,9 @@ class LoginSession:
             return "patience"
         if status == 403:
             return "more" if noted is not None and noted.wants_more else ""
-        return "login" if status == 401 and is_safe(self.url) else ""
+        # A client that tries an older revision next may be refused for that.
+        is_asked = status == 401 or (self._is_out and 400 <= status < 500)
+        return "login" if is_asked and is_safe(self.url) else ""
 
     async def invite(self, group: anyio.abc.TaskGroup) -> Invitation | None:
         """Begin a login that a person can finish in a browser, or find the one that waits; None if we can't."""
