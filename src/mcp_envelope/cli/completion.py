@@ -7,14 +7,15 @@ into the script; anything else is completed as a file. After `--`, the shell com
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..clients.locations import CLIENTS
 from . import console
 from .console import Parser
 from .hook import HOSTS
+from .main import COMMANDS
 
 _DESCRIPTION: Final = """\
 Print a script that completes commands and options.
@@ -37,100 +38,85 @@ _WORDS: Final = {
 }
 
 
-class CompletedCommand(NamedTuple):
-    name: str
-    about: str
-    words: tuple[str, ...]
-    # Long options, and what they are for.
-    options: tuple[tuple[str, str], ...]
+# `{words}` are the names of all commands, `{cases}` a case for each of them.
+_BASH: Final = """\
+_mcp_envelope() {{
+  local word="${{COMP_WORDS[COMP_CWORD]}}" words="" at
+  COMPREPLY=()
+  for ((at = 1; at < COMP_CWORD; at++)); do
+    [[ "${{COMP_WORDS[at]}}" == -- ]] && {{ COMPREPLY=($(compgen -f -- "$word")); return; }}
+  done
+  if ((COMP_CWORD == 1)); then words="{words} --help --version"; else
+    case "${{COMP_WORDS[1]}}" in
+      help) words="{words}" ;;
+{cases}
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}}
+complete -o default -F _mcp_envelope mcp-envelope
+"""
+_ZSH: Final = """\
+#compdef mcp-envelope
+_mcp_envelope() {{
+  local -a choices
+  if (( ${{words[(I)--]}} && ${{words[(I)--]}} < CURRENT )); then _normal -p mcp-envelope; return; fi
+  if (( CURRENT == 2 )); then
+    choices=({words})
+    _describe command choices; return
+  fi
+  case ${{words[2]}} in
+{cases}
+  esac
+  _describe argument choices || _files
+}}
+if [[ "${{funcstack[1]}}" == _mcp-envelope ]]; then _mcp_envelope "$@"
+else compdef _mcp_envelope mcp-envelope; fi
+"""
 
 
 def run(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
-    write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell]
-    console.write_text("\n".join(write(list(_commands()))) + "\n")
+    console.write_text({"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell]())
     return console.OK
 
 
-def _commands() -> Iterator[CompletedCommand]:
-    from .main import COMMANDS
-
-    for name, about in COMMANDS.items():
-        parser: argparse.ArgumentParser = import_module(f".{name}", __package__).make_parser()
-        options = {
-            option: (action.help or "").replace("%%", "%")
-            for action in parser._actions
-            for option in action.option_strings
-            if option.startswith("--")
-        }
-        yield CompletedCommand(name, about, tuple(_WORDS.get(name, ())), tuple(options.items()))
+def _known(command: str) -> dict[str, str]:
+    """The words and the long options of a command, and what they are for."""
+    parser: argparse.ArgumentParser = import_module(f".{command}", __package__).make_parser()
+    options = {
+        option: " ".join((action.help or "").replace("%%", "%").split())
+        for action in parser._actions
+        for option in action.option_strings
+        if option.startswith("--")
+    }
+    return dict.fromkeys(_WORDS.get(command, ()), "") | options
 
 
-def _bash(commands: list[CompletedCommand]) -> Iterator[str]:
-    names = " ".join(["help", *(command.name for command in commands)])
-    yield "_mcp_envelope() {"
-    yield '  local word="${COMP_WORDS[COMP_CWORD]}" words="" at'
-    yield "  COMPREPLY=()"
-    yield "  for ((at = 1; at < COMP_CWORD; at++)); do"
-    yield '    [[ "${COMP_WORDS[at]}" == -- ]] && { COMPREPLY=($(compgen -f -- "$word")); return; }'
-    yield "  done"
-    yield f'  if ((COMP_CWORD == 1)); then words="{names} --help --version"; else'
-    yield '    case "${COMP_WORDS[1]}" in'
-    yield f'      help) words="{names}" ;;'
-    for command in commands:
-        known = " ".join([*command.words, *(option for option, _ in command.options)])
-        yield f'      {command.name}) words="{known}" ;;'
-    yield "    esac"
-    yield "  fi"
-    yield '  COMPREPLY=($(compgen -W "$words" -- "$word"))'
-    yield "}"
-    yield "complete -o default -F _mcp_envelope mcp-envelope"
+def _bash() -> str:
+    cases = [f'      {command}) words="{" ".join(_known(command))}" ;;' for command in COMMANDS]
+    return _BASH.format(words=" ".join(["help", *COMMANDS]), cases="\n".join(cases))
 
 
-def _zsh(commands: list[CompletedCommand]) -> Iterator[str]:
-    yield "#compdef mcp-envelope"
-    yield "_mcp_envelope() {"
-    yield "  local -a choices"
-    yield "  if (( ${words[(I)--]} && ${words[(I)--]} < CURRENT )); then _normal -p mcp-envelope; return; fi"
-    yield "  if (( CURRENT == 2 )); then"
-    yield f"    choices=({' '.join(_described(each.name, each.about) for each in commands)})"
-    yield "    _describe command choices; return"
-    yield "  fi"
-    yield "  case ${words[2]} in"
-    for command in commands:
-        known = [_described(word, "") for word in command.words]
-        known += [_described(option, about) for option, about in command.options]
-        yield f"    {command.name}) choices=({' '.join(known)}) ;;"
-    yield "  esac"
-    yield "  _describe argument choices || _files"
-    yield "}"
-    yield 'if [[ "${funcstack[1]}" == _mcp-envelope ]]; then _mcp_envelope "$@"'
-    yield "else compdef _mcp_envelope mcp-envelope; fi"
+def _zsh() -> str:
+    def described(known: Mapping[str, str]) -> str:
+        texts = (f"{word}:{about}" if about else word for word, about in known.items())
+        return " ".join("'" + text.replace("'", "'\\''") + "'" for text in texts)
+
+    cases = [f"    {command}) choices=({described(_known(command))}) ;;" for command in COMMANDS]
+    return _ZSH.format(words=described(COMMANDS), cases="\n".join(cases))
 
 
-def _described(word: str, about: str) -> str:
-    text = f"{word}:{_single(about)}" if about else word
-    return "'" + text.replace("'", "'\\''") + "'"
+def _fish() -> str:
+    def quoted(about: str) -> str:
+        return "'" + about.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
-
-def _fish(commands: list[CompletedCommand]) -> Iterator[str]:
-    first = "__fish_use_subcommand"
-    for command in commands:
-        yield f"complete -c mcp-envelope -n {first} -f -a {command.name} -d {_fish_text(command.about)}"
-    for command in commands:
-        seen = f"'__fish_seen_subcommand_from {command.name}'"
-        for word in command.words:
-            yield f"complete -c mcp-envelope -n {seen} -a {word}"
-        for option, about in command.options:
-            yield f"complete -c mcp-envelope -n {seen} -l {option[2:]} -d {_fish_text(about)}"
-
-
-def _fish_text(about: str) -> str:
-    return "'" + _single(about).replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _single(about: str) -> str:
-    return " ".join(about.replace(":", "").split())
+    lines = [f"-n __fish_use_subcommand -f -a {name} -d {quoted(about)}" for name, about in COMMANDS.items()]
+    for command in COMMANDS:
+        for word, about in _known(command).items():
+            what = f"-l {word[2:]} -d {quoted(about)}" if word.startswith("--") else f"-a {word}"
+            lines.append(f"-n '__fish_seen_subcommand_from {command}' {what}")
+    return "".join(f"complete -c mcp-envelope {line}\n" for line in lines)
 
 
 def make_parser() -> Parser:

@@ -1,6 +1,6 @@
 """`mcp-envelope doctor`: what is installed, which clients are wrapped, what works, and what is cut for whom.
 
-Strategy: each check yields findings, one line each: fine, worth knowing, or wrong, with the command that mends it.
+Strategy: each check yields findings, one line each: fine, worth knowing, or wrong, with the command that fixes it.
 Nothing is written, started or sent anywhere, apart from a question to the Valkey server that the settings name.
 """
 
@@ -27,7 +27,7 @@ Look at everything that mcp-envelope depends on, and say what is wrong.
 _EPILOG: Final = """\
 exit codes:
   0    nothing is wrong
-  1    something is; the lines marked "wrong" say what and how to mend it
+  1    something is; the lines marked "wrong" say what, and how to fix it
   2    wrong usage
   3    the --config file cannot be read
 

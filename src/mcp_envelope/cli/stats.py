@@ -28,7 +28,7 @@ _EPILOG: Final = """\
 columns:
   calls   how many results
   cut     how many of them were cut to fit
-  read    of those that were stored, how many somebody read again
+  read    of those that were stored, how many were read again
   failed  how many were failures
   before, after, saved   tokens: of the whole, shown, and saved
 
@@ -128,6 +128,10 @@ def make_parser() -> Parser:
     parser = Parser("stats", "[options]", _DESCRIPTION, _EPILOG)
     add = parser.options()
     add("--by KIND", f"a row for each: {', '.join(get_args(By))}", console.one_of(get_args(By)))
-    add("--since TIME", "only calls since then: 7d, 12h, 30m (default: all, which is thirty days)", _duration)
+    add(
+        "--since TIME",
+        "only the calls of this time: 7d, 12h, 30m (default: all, which is thirty days)",
+        _duration,
+    )
     add("--json", "print JSON")
     return parser

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from ..dialects import SettingsFile
 from ..spelling import did_you_mean
-from .kinds import shown
+from .kinds import NOTHING, shown
 from .layers import FileLayers, Layer, known_profile, read_layer
 from .policy import PROFILES, SETTINGS, Given
 from .trust import Accepted, is_users_own
@@ -229,15 +229,21 @@ def read_toml(text: str, name: str) -> FileLayers:
     """Return the settings in a TOML file of that name: all of it, or our table in a `pyproject.toml`."""
     from ..jsontext import toml_scanner  # only here: most runs have no file
 
-    table = PYPROJECT_TABLE if os.path.basename(name) == PYPROJECT else ()
+    at = PYPROJECT_TABLE if os.path.basename(name) == PYPROJECT else ()
     text = text.replace("\r\n", "\n")  # as the parser does, so that its columns are ours
     try:
-        root = _below(toml_scanner.parse(text), table)
+        root = _below(toml_scanner.parse(text), at)
     except toml_scanner.NotTOML as error:
         raise Broken(f"{name}{', ' if error.place else ''}{error.place}: {error.reason}") from None
     if root is None:
-        return FileLayers(problems=(f"{name} has no table [{'.'.join(table)}]",))
-    return _Reader(name, text, toml_scanner.key_offsets(text)).toml(root, table)
+        return FileLayers(problems=(f"{name} has no table [{'.'.join(at)}]",))
+    reader = _Reader(name, text, toml_scanner.key_offsets(text))
+    root = reader.table(root, at)
+    top = {key: value for key, value in root.items() if key not in ("profiles", "tools", _SCHEMA_KEY)}
+    values = reader.layer(top, at, SETTINGS, "", "profiles", "tools")
+    profiles = reader.profiles(root, (*at, "profiles"))
+    tools = reader.tools(root, (*at, "tools"), SETTINGS)
+    return FileLayers(values, profiles, tools, tuple(reader.problems)).with_known_profiles(profiles)
 
 
 def read_own_file(file: SettingsFile, text: str, name: str) -> FileLayers:
@@ -248,7 +254,15 @@ def read_own_file(file: SettingsFile, text: str, name: str) -> FileLayers:
         scan = scanner.scan(text, lambda path: len(path) < _DEEPEST)
     except scanner.NotJSON as error:
         raise Broken(f"{name}{', ' if error.place else ''}{error.place}: {error.reason}") from None
-    return _Reader(name, text, dict(scan.root.key_offsets())).own_file(scan.meaning, file)
+    reader = _Reader(name, text, dict(scan.root.key_offsets()))
+    root, known = reader.table(scan.meaning, (), noun="an object"), (file.everywhere, file.per_tool)
+    for key in root:
+        if key not in (*known, _SCHEMA_KEY):
+            reader.complain((key,), f"there is no key {shown(key)}{did_you_mean(key, known)}")
+    general = reader.table(root.get(file.everywhere), (file.everywhere,), f"{file.everywhere}: ", "an object")
+    values = reader.layer(general, (file.everywhere,), file.settings, "")
+    tools = reader.tools(root, (file.per_tool,), file.tool_settings)
+    return FileLayers(values, tools=tools, problems=tuple(reader.problems))
 
 
 def _below(root: Any, path: Keys) -> Any:
@@ -264,35 +278,24 @@ class _Reader:
         self.name, self.text, self.keys = name, text, keys
         self.problems: list[str] = []
 
-    def toml(self, root: object, at: Keys) -> FileLayers:
-        if not isinstance(root, Mapping):
-            self.complain(at, f"{shown(root)} is not a table")
-            root = {}
-        top = {key: value for key, value in root.items() if key not in ("profiles", "tools", _SCHEMA_KEY)}
-        values = self.layer(top, at, SETTINGS, "", "profiles", "tools")
-        profiles = {
-            name: self.profile(name, table, (*at, "profiles", name))
-            for name, table in self.tables(root, (*at, "profiles"))
-        }
-        self.check_bases(profiles)
-        tools = self.tools(root, (*at, "tools"), SETTINGS)
-        return FileLayers(values, profiles, tools, tuple(self.problems)).with_known_profiles(profiles)
+    def table(
+        self, value: object, at: Keys, label: str = "", noun: str = "a table", advice: str = ""
+    ) -> Mapping[str, Any]:
+        """Return a table as it is, and an empty one after a complaint for anything else."""
+        if isinstance(value, Mapping):
+            return value
+        if value is not None or not label:  # nothing is JSON's way to say nothing
+            self.complain(at, f"{label}{shown(value)} is not {noun}{advice}")
+        return NOTHING
 
-    def own_file(self, root: object, file: SettingsFile) -> FileLayers:
-        if not isinstance(root, Mapping):
-            self.complain((), f"{shown(root)} is not an object")
-            root = {}
-        known = (file.everywhere, file.per_tool)
-        for key in root:
-            if key not in (*known, _SCHEMA_KEY):
-                self.complain((key,), f"there is no key {shown(key)}{did_you_mean(key, known)}")
-        general = root.get(file.everywhere)
-        if not isinstance(general, Mapping | None):
-            self.complain((file.everywhere,), f"{file.everywhere}: {shown(general)} is not an object")
-            general = None
-        values = self.layer(general or {}, (file.everywhere,), file.settings, "")
-        tools = self.tools(root, (file.per_tool,), file.tool_settings)
-        return FileLayers(values, tools=tools, problems=tuple(self.problems))
+    def tables(self, root: Mapping[str, Any], at: Keys) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the named tables under a key such as `tools`."""
+        kind = at[-1]
+        for name, value in self.table(root.get(kind), at, f"{kind}: ").items():
+            advice = f"; a setting for all {kind} belongs at the top" if name in SETTINGS else ""
+            table = self.table(value, (*at, name), f"{kind}.{name}: ", advice=advice)
+            if isinstance(value, Mapping):
+                yield name, table
 
     def layer(
         self, table: Mapping[str, Any], at: Keys, names: Iterable[str], label: str, *also: str
@@ -322,43 +325,30 @@ class _Reader:
         return read_layer(known, given, complain)
 
     def tools(self, root: Mapping[str, Any], at: Keys, names: Iterable[str]) -> dict[str, Layer]:
-        return {
-            name: self.layer(table, (*at, name), names, f"tool {name}")
-            for name, table in self.tables(root, at)
-        }
+        tables = self.tables(root, at)
+        return {name: self.layer(table, (*at, name), names, f"tool {name}") for name, table in tables}
 
-    def tables(self, root: Mapping[str, Any], at: Keys) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the named tables under a key such as `tools`."""
-        found = root.get(at[-1])
-        if not isinstance(found, Mapping | None):
-            self.complain(at, f"{at[-1]}: {shown(found)} is not a table")
-            return []
-        for name, table in (found or {}).items():
-            if not isinstance(table, Mapping | None):
-                advice = f"; a setting for all {at[-1]} belongs at the top" if name in SETTINGS else ""
-                self.complain((*at, name), f"{at[-1]}.{name}: {shown(table)} is not a table{advice}")
-        return [(name, table) for name, table in (found or {}).items() if isinstance(table, Mapping)]
-
-    def profile(self, name: str, table: Mapping[str, Any], at: Keys) -> Layer:
-        wrong = {"profile": "a profile cannot choose a profile; use base"}
-        if name in PROFILES:
-            wrong["base"] = f"{name} is built in and has no base"
-        for key in wrong.keys() & table.keys():
-            self.complain((*at, key), wrong[key])
-        settings = {key: value for key, value in table.items() if key not in wrong}
-        return self.layer(settings, at, [*SETTINGS, "base"], f"profile {name}")
-
-    def check_bases(self, profiles: dict[str, Layer]) -> None:
-        """Remove each base that does not exist, and one of each circle."""
-        for name in profiles:
-            profiles[name] = known_profile(profiles[name], profiles, self.problems, "base")
+    def profiles(self, root: Mapping[str, Any], at: Keys) -> dict[str, Layer]:
+        found: dict[str, Layer] = {}
+        for name, table in self.tables(root, at):
+            wrong = {"profile": "a profile cannot choose a profile; use base"}
+            if name in PROFILES:
+                wrong["base"] = f"{name} is built in and has no base"
+            for key in wrong.keys() & table.keys():
+                self.complain((*at, name, key), wrong[key])
+            settings = {key: value for key, value in table.items() if key not in wrong}
+            found[name] = self.layer(settings, (*at, name), [*SETTINGS, "base"], f"profile {name}")
+        # A base that does not exist is removed, and one of each circle.
+        for name in found:
+            found[name] = known_profile(found[name], found, self.problems, "base")
             chain = [name]
-            while (base := profiles.get(chain[-1], {}).get("base")) and base.value not in chain:
+            while (base := found.get(chain[-1], {}).get("base")) and base.value not in chain:
                 chain.append(base.value)
             if base and base.value == name:
-                place = profiles[name]["base"].place
+                place = found[name]["base"].place
                 self.problems.append(f"{place}: base: {name} is based on itself; minimal is used")
-                profiles[name] = {key: each for key, each in profiles[name].items() if key != "base"}
+                found[name] = {key: each for key, each in found[name].items() if key != "base"}
+        return found
 
     def complain(self, path: Keys, message: str) -> None:
         self.problems.append(f"{self.place(path)}: {message}")

@@ -1,15 +1,15 @@
 """Findings as text, JSON, GitHub annotations or SARIF.
 
-Each format is a function from files and their findings to text; the command decides where the text goes. Columns
-count from 1 in all of them. Messages and paths come from other people's files, so every format escapes them in its
-own way.
+Every finding, and every file that could not be read, becomes a record of plain data, which JSON shows as it is and
+the other formats write in their own way. Columns count from 1 in all of them. Messages and paths come from other
+people's files, so every format escapes them.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
@@ -22,6 +22,8 @@ FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 _SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
 
+Record = Mapping[str, Any]
+
 
 class Linted(NamedTuple):
     """A file and what was found in it, or why it could not be read."""
@@ -32,83 +34,73 @@ class Linted(NamedTuple):
 
 
 def render(form: Format, files: Sequence[Linted], colour: bool = False) -> str:
-    if form == "json":
-        return _as_json(files)
+    records = [*_records(files)]
+    found = [record for record in records if "rule" in record]
+    if form == "text":
+        return "".join(_line(record, colour) for record in found)
     if form == "github":
-        found = ((path, each) for path, findings, problem in files for each in (*findings, problem) if each)
-        return "".join(_annotation(path, each) for path, each in found)
-    if form == "sarif":
-        return _as_sarif(files)
-    return "".join(_line(path, finding, colour) for path, finding in _findings(files))
+        return "".join(map(_annotation, records))
+    problems = [record for record in records if "rule" not in record]
+    if form == "json":
+        return _json({"findings": found, "problems": problems, "files": len(files)})
+    return _json({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [_sarif_run(found, problems)]})
 
 
-def _findings(files: Sequence[Linted]) -> Iterator[tuple[str, Finding]]:
-    return ((file.path, finding) for file in files for finding in file.findings)
+def _records(files: Sequence[Linted]) -> Iterator[Record]:
+    for path, findings, problem in files:
+        for finding in findings:
+            yield {
+                "path": path,
+                "line": finding.line,
+                "column": finding.column + 1,
+                "end_line": finding.end_line,
+                "end_column": finding.end_column + 1,
+                "rule": finding.rule,
+                "name": RULES[finding.rule].name,
+                "message": finding.message,
+                "fixable": finding.fixable,
+            }
+        if problem is not None:
+            yield {
+                "path": path,
+                "line": problem.line,
+                "column": problem.column + 1,
+                "message": problem.message,
+            }
 
 
-def _problems(files: Sequence[Linted]) -> Iterator[tuple[str, NotPython]]:
-    return ((file.path, file.problem) for file in files if file.problem is not None)
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2) + "\n"
 
 
-def _region(names: Sequence[str], found: Finding | NotPython) -> dict[str, int]:
-    """Line and column, and where the finding ends if it does, under the names that a format has for them."""
-    numbers = [found.line, found.column + 1]
-    if isinstance(found, Finding):
-        numbers += [found.end_line, found.end_column + 1]
-    return dict(zip(names, numbers, strict=False))
+def _region(record: Record, *names: str) -> dict[str, int]:
+    """Where it is, under the names that a format has for that."""
+    keys = ("line", "column", "end_line", "end_column")
+    return {name: record[key] for name, key in zip(names, keys, strict=True) if key in record}
 
 
-def _line(path: str, finding: Finding, colour: bool) -> str:
-    place, rule = f"{_printable(path)}:{finding.line}:{finding.column + 1}:", finding.rule
+def _line(record: Record, colour: bool) -> str:
+    place, rule = f"{_printable(record['path'])}:{record['line']}:{record['column']}:", record["rule"]
     if colour:
         place, rule = f"{_BOLD}{place}{_PLAIN}", f"{_RED}{rule}{_PLAIN}"
-    return f"{place} {rule} {'[*] ' if finding.fixable else ''}{_printable(finding.message)}\n"
+    return f"{place} {rule} {'[*] ' if record['fixable'] else ''}{_printable(record['message'])}\n"
 
 
-def _as_json(files: Sequence[Linted]) -> str:
-    names = ("line", "column", "end_line", "end_column")
-    findings = [
-        {
-            "path": path,
-            **_region(names, finding),
-            "rule": finding.rule,
-            "name": RULES[finding.rule].name,
-            "message": finding.message,
-            "fixable": finding.fixable,
-        }
-        for path, finding in _findings(files)
-    ]
-    problems = [
-        {"path": path, **_region(names, problem), "message": problem.message}
-        for path, problem in _problems(files)
-    ]
-    return json.dumps({"findings": findings, "problems": problems, "files": len(files)}, indent=2) + "\n"
-
-
-def _annotation(path: str, found: Finding | NotPython) -> str:
+def _annotation(record: Record) -> str:
     def escaped(text: str) -> str:
         return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
     def as_property(value: object) -> str:
         return escaped(str(value)).replace(":", "%3A").replace(",", "%2C")
 
-    title = f"{found.rule} {RULES[found.rule].name}" if isinstance(found, Finding) else "not linted"
-    place = {"file": path, **_region(("line", "col", "endLine", "endColumn"), found), "title": title}
+    title = f"{record['rule']} {record['name']}" if "rule" in record else "not linted"
+    place = {"file": record["path"], **_region(record, "line", "col", "endLine", "endColumn"), "title": title}
     properties = ",".join(f"{name}={as_property(value)}" for name, value in place.items())
-    return f"::error {properties}::{escaped(found.message)}\n"
+    return f"::error {properties}::{escaped(record['message'])}\n"
 
 
-def _as_sarif(files: Sequence[Linted]) -> str:
+def _sarif_run(found: Sequence[Record], problems: Sequence[Record]) -> dict[str, Any]:
     order = list(RULES)
-    results = [
-        {
-            "ruleId": finding.rule,
-            "ruleIndex": order.index(finding.rule),
-            **_sarif_message(path, finding, "warning"),
-        }
-        for path, finding in _findings(files)
-    ]
-    notifications = [_sarif_message(path, problem, "error") for path, problem in _problems(files)]
     rules = [
         {
             "id": rule.id,
@@ -120,21 +112,24 @@ def _as_sarif(files: Sequence[Linted]) -> str:
         }
         for rule in RULES.values()
     ]
-    run = {
+    results = [
+        {"ruleId": each["rule"], "ruleIndex": order.index(each["rule"]), **_sarif_message(each, "warning")}
+        for each in found
+    ]
+    notifications = [_sarif_message(each, "error") for each in problems]
+    return {
         "tool": {"driver": {"name": "mcp-envelope", "semanticVersion": __version__, "rules": rules}},
         "columnKind": "unicodeCodePoints",
-        "invocations": [
-            {"executionSuccessful": not notifications, "toolExecutionNotifications": notifications}
-        ],
+        "invocations": [{"executionSuccessful": not problems, "toolExecutionNotifications": notifications}],
         "results": results,
     }
-    return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _sarif_message(path: str, found: Finding | NotPython, level: str) -> dict[str, Any]:
-    region = _region(("startLine", "startColumn", "endLine", "endColumn"), found)
-    location = {"artifactLocation": {"uri": _uri(path)}, "region": region}
-    return {"level": level, "message": {"text": found.message}, "locations": [{"physicalLocation": location}]}
+def _sarif_message(record: Record, level: str) -> dict[str, Any]:
+    region = _region(record, "startLine", "startColumn", "endLine", "endColumn")
+    location = {"artifactLocation": {"uri": _uri(record["path"])}, "region": region}
+    message = {"text": record["message"]}
+    return {"level": level, "message": message, "locations": [{"physicalLocation": location}]}
 
 
 def _uri(path: str) -> str:
