@@ -245,7 +245,7 @@ class Finish(Protocol):
     def __call__(self, room: int, length: int) -> Lane | None: ...
 
 
-class Frame(Protocol):
+class Framing(Protocol):
     """Puts fitted data into a dialect's frame, with a notice of some length."""
 
     def __call__(self, fitted: Fitted, length: int) -> Lane: ...
@@ -306,7 +306,7 @@ def conforming(
 
 def fit_data(
     plan: Plan,
-    frame: Frame,
+    frame: Framing,
     rankings: Mapping[str, Ranking] | None = None,
     soft: frozenset[str] = frozenset(),
 ) -> Lane | None:

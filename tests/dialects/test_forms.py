@@ -18,7 +18,7 @@ from mcp_envelope.budget import Budget, meter_named
 from mcp_envelope.config import Settings
 from mcp_envelope.config.policy import Policy
 from mcp_envelope.envelope import Sealed
-from mcp_envelope.fit.forms import FORMS, Table
+from mcp_envelope.fit.forms import FORMS, RecordTable
 from mcp_envelope.jsontext.document import unescaped
 from mcp_envelope.vault.read_tool import read
 from mcp_envelope.vault.vault import open_vault
@@ -234,7 +234,7 @@ def test_never_fewer_rows_and_never_over(
 @given(st.lists(st.lists(scalars, min_size=2, max_size=2), min_size=1, max_size=5))
 def test_csv_says_which_values_are_texts(values: list[list[Any]]) -> None:
     items = [msgspec.Raw(json.dumps({"a": first, "b": other}).encode()) for first, other in values]
-    header, *lines = Table(items, range(len(items)), 1 << 20).lines("csv")
+    header, *lines = RecordTable(items, range(len(items)), 1 << 20).lines("csv")
     assert header == b"a,b"
     for line, row in zip(lines, values, strict=True):
         assert read_csv(line.decode()) == [
@@ -242,7 +242,7 @@ def test_csv_says_which_values_are_texts(values: list[list[Any]]) -> None:
         ]
     texts_alike = [b'"1"', b'"true"', b'"null"', b'""', b'" a"', b'"-1e5"']
     items = [msgspec.Raw(b'{"a":%b}' % text) for text in (*texts_alike, b"null", b'"plain text"')]
-    lines = Table(items, range(len(items)), 1 << 20).lines("csv")[1:]
+    lines = RecordTable(items, range(len(items)), 1 << 20).lines("csv")[1:]
     assert lines == [*(b'"%b"' % unescaped(text) for text in texts_alike), b"null", b"plain text"]
 
 

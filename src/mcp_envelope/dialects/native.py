@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ..codes import CATALOGUE
 from ..fit.blocks import Block, TextBlock, fit_blocks, is_text, read_blocks
 from ..fit.documents import Cut, Fitted, Fitter
-from ..fit.forms import WORTHWHILE, Table, joined
+from ..fit.forms import WORTHWHILE, RecordTable, joined
 from ..fit.pages import Page
 from ..fit.text import Ends
 from ..jsontext.document import (
@@ -407,7 +407,7 @@ def _as_table(plan: Plan, lane: Lane) -> tuple[Plan, Lane]:
     # The form says more than that whitespace was left out.
     remarks = tuple(each for each in plan.outcome.warnings if each != notice.respelled(plan.outcome.handle))
     bare = replace(plan, outcome=replace(plan.outcome, warnings=remarks))
-    table = Table(value.node.items(_KEYS * room), order, room)
+    table = RecordTable(value.node.items(_KEYS * room), order, room)
 
     def make(count: int, form: str) -> tuple[Plan, Lane]:
         header, *rows = lines[: count + 1]

@@ -20,7 +20,7 @@ WORTHWHILE: Final = 1.2
 _NEEDS_QUOTES: Final = re.compile(rb'(?s).*[",\r\n]|\s|.*\s\Z|\Z|(true|false|null)\Z|-?[0-9][0-9.eE+-]*\Z')
 
 
-class Table:
+class RecordTable:
     """The first records in `order`, about `room` bytes of them, as long as they are alike."""
 
     def __init__(self, items: Sequence[Buffer], order: Sequence[int], room: int) -> None:

@@ -63,7 +63,7 @@ _LONG_NAME: Final = re.compile(r'(?<![\w."])\w+(?:\.\w+){3,}')
 _names = itertools.count()
 
 
-class Database:
+class LoadedTables:
     """The tables of one payload, each loaded when a question first names it."""
 
     def __init__(self, stored: Stored) -> None:
@@ -75,7 +75,7 @@ class Database:
         )
         self._connection.executescript(f"PRAGMA journal_mode=OFF;PRAGMA hard_heap_limit={_HEAP}")
         self._lock = threading.Lock()
-        self._shapes: dict[str, Shape] = {}
+        self._column_types: dict[str, ColumnTypes] = {}
         self.size = 0
         # How many have it, how many of those are reading, and when the last question came.
         self.users = 0
@@ -92,7 +92,7 @@ class Database:
             missing = [
                 table
                 for name, table in self.tables.items()
-                if name.lower() in words and name not in self._shapes
+                if name.lower() in words and name not in self._column_types
             ]
             if missing and self.reading:
                 return False
@@ -107,38 +107,38 @@ class Database:
 
     def known(self) -> Iterator[str]:
         """The tables that are loaded, and a few others."""
-        return iter({**dict.fromkeys(itertools.islice(self.tables, _NAMED_TABLES)), **self._shapes})
+        return iter({**dict.fromkeys(itertools.islice(self.tables, _NAMED_TABLES)), **self._column_types})
 
     def columns(self, name: str) -> tuple[str, ...]:
-        shape = self._shapes.get(name)
-        return tuple(self.tables[name].sample() if shape is None else shape.columns)
+        types = self._column_types.get(name)
+        return tuple(self.tables[name].sample() if types is None else types.columns)
 
     def kinds(self, column: str) -> set[type]:
         """The types of the values in the columns of this name, in all tables that are loaded."""
-        return {kind for shape in self._shapes.values() for kind in shape.kinds.get(column, ())}
+        return {kind for types in self._column_types.values() for kind in types.kinds.get(column, ())}
 
     def _load(self, table: Table, deadline: float) -> None:
         if table.size > _LARGEST:
             size = f"{table.size >> 20} MB, and SQL can take {_LARGEST >> 20} MB"
             raise TooCostly(f"refused, because the table {table.name} has {size}. Use grep or query instead.")
-        shape = Shape()
+        types = ColumnTypes()
         cursor = self._connection.cursor()
         cursor.execute("BEGIN")
         try:
-            _filled(cursor, table, shape, deadline)
+            _filled(cursor, table, types, deadline)
             cursor.execute("COMMIT")
         except BaseException:
             # Without a journal nothing can be undone.
             self.broken = True
             raise
-        self._shapes[table.name] = shape
+        self._column_types[table.name] = types
         self.size += table.size
 
     def close(self) -> None:
         self._connection.close()
 
 
-class Shape:
+class ColumnTypes:
     """What the batches of a table have to agree on: its columns, their types, and which objects stay JSON.
 
     A column of numbers or of texts has a type, so that `id = '7'` and `zip = 90210` find what they mean; any other
@@ -192,27 +192,29 @@ class Shape:
         return "REAL" if kinds <= {int, float} and name not in self._long else ""
 
 
-def _filled(cursor: sqlite3.Cursor, table: Table, shape: Shape, deadline: float) -> None:
-    """Load a table: in one pass if all batches have the shape of the first, else again once the shape is known."""
+def _filled(cursor: sqlite3.Cursor, table: Table, types: ColumnTypes, deadline: float) -> None:
+    """Load a table: in one pass if all batches have the types of the first, else again once they are known."""
     for is_known in (False, True):
         agrees = True
         numbers = itertools.count()
-        for batch in table.batches(unopened=tuple(shape.unopened)):
-            agrees = shape.agrees(batch) and agrees
+        for batch in table.batches(unopened=tuple(types.unopened)):
+            agrees = types.agrees(batch) and agrees
             if agrees or is_known:
-                _insert(cursor, table.name, batch, shape, numbers)
+                _insert(cursor, table.name, batch, types, numbers)
             if time.monotonic() > deadline:
                 raise TooCostly(f"stopped, because loading the table {table.name} takes too long.")
         if agrees:
             break
         if not is_known:
-            shape.restart()
+            types.restart()
             cursor.execute(f"DROP TABLE IF EXISTS {_quoted(table.name)}")
 
 
-def _insert(cursor: sqlite3.Cursor, table: str, batch: Columns, shape: Shape, numbers: Iterator[int]) -> None:
-    is_first = not shape.columns
-    fresh = shape.added(batch)
+def _insert(
+    cursor: sqlite3.Cursor, table: str, batch: Columns, types: ColumnTypes, numbers: Iterator[int]
+) -> None:
+    is_first = not types.columns
+    fresh = types.added(batch)
     if is_first:
         cursor.execute(f"CREATE TABLE {_quoted(table)} ({', '.join(fresh)})")
     else:
@@ -231,12 +233,12 @@ def _quoted(name: str) -> str:
 
 # -- loaded payloads ------------------------------------------------------------------------------------------
 
-_loaded: OrderedDict[tuple[str, float], Database] = OrderedDict()
+_loaded: OrderedDict[tuple[str, float], LoadedTables] = OrderedDict()
 _loaded_lock = threading.Lock()
 
 
 @contextmanager
-def _database(stored: Stored, words: set[str], deadline: float) -> Iterator[Database]:
+def _database(stored: Stored, words: set[str], deadline: float) -> Iterator[LoadedTables]:
     """The payload's tables that are among the words, kept from the last question or loaded for this one."""
     key = stored.entry.key, stored.entry.created
     database = _taken(key, stored)
@@ -253,10 +255,10 @@ def _database(stored: Stored, words: set[str], deadline: float) -> Iterator[Data
         _returned(key, database)
 
 
-def _taken(key: tuple[str, float], stored: Stored, *, fresh: bool = False) -> Database:
-    made = Database(stored) if fresh or key not in _loaded else None
+def _taken(key: tuple[str, float], stored: Stored, *, fresh: bool = False) -> LoadedTables:
+    made = LoadedTables(stored) if fresh or key not in _loaded else None
     with _loaded_lock:
-        database = made or _loaded.get(key) or Database(stored)
+        database = made or _loaded.get(key) or LoadedTables(stored)
         _loaded[key] = database
         _loaded.move_to_end(key)
         database.users += 1
@@ -264,7 +266,7 @@ def _taken(key: tuple[str, float], stored: Stored, *, fresh: bool = False) -> Da
     return database
 
 
-def _returned(key: tuple[str, float], database: Database) -> None:
+def _returned(key: tuple[str, float], database: LoadedTables) -> None:
     with _loaded_lock:
         database.users -= 1
         if database.broken and _loaded.get(key) is database:
@@ -319,8 +321,8 @@ class _Question:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        main: Database,
-        others: Mapping[str, Database],
+        main: LoadedTables,
+        others: Mapping[str, LoadedTables],
         limits: SearchLimits,
         deadline: float,
     ) -> None:
