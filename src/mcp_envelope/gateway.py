@@ -161,7 +161,8 @@ class Gateway:
     """`vault` is an address, a vault, or None for the one in the settings; `ledger` likewise, False for none.
 
     `budget`, in tokens, or `max_bytes` applies where neither the settings nor the tool set one. `identity` tells
-    this server from others that use the same vault, in more detail than its name.
+    this server from others that use the same vault, in more detail than its name. `prefix` stands before the names
+    of its tools in the settings.
     """
 
     def __init__(
@@ -176,12 +177,14 @@ class Gateway:
         budget: int | None = None,
         max_bytes: int | None = None,
         identity: str = "",
+        prefix: str = "",
     ) -> None:
         self._default = Declared(tokens=budget, max_bytes=max_bytes)
         self.settings = settings or Settings()
         self.dialect = None if dialect is None else dialects.dialect(dialect).name
         self.server = server
         self.identity = identity
+        self._prefix = prefix
         # Masked values, by caller.
         self._masks: OrderedDict[str | None, Masks] = OrderedDict()
         if isinstance(vault, str):
@@ -257,7 +260,8 @@ class Gateway:
 
     def _base(self, tool: str | None = None) -> Policy:
         """Return what the settings say, in the dialect that was chosen in code, if one was."""
-        return self.settings.policy(tool, dialect=self.dialect)
+        named = self._prefix + tool if tool and self._prefix else tool
+        return self.settings.policy(named, dialect=self.dialect)
 
     def _settle(self, policy: Policy, client: Client, declared: Declared | None) -> Policy:
         reader = client.reader or policy.reader

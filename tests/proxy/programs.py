@@ -82,12 +82,26 @@ class Listening:
         raise AssertionError(f"it does not listen: {self.words}")
 
 
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, or does so within a while."""
+    until = time.monotonic() + _START
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
 @contextlib.contextmanager
-def listening(folder: Path, name: str, *arguments: str, **more: str) -> Iterator[Listening]:
+def listening(
+    folder: Path, name: str, *arguments: str, command: str = "proxy", **more: str
+) -> Iterator[Listening]:
     log = folder / f"{name}.log"
     with log.open("wb") as words:
         process = subprocess.Popen(
-            command("--listen", "127.0.0.1:0", *arguments),
+            [sys.executable, "-m", "mcp_envelope", command, "--listen", "127.0.0.1:0", *arguments],
             cwd=folder,
             env=environment(folder, **more),
             stdin=subprocess.DEVNULL,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -117,21 +115,8 @@ class _Caller:
             return http.request(method, self._url, headers=self._headers, **more)
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def _gone(*pids: int) -> bool:
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        if not any(map(_is_alive, pids)):
-            return True
-        time.sleep(0.02)
-    return False
+    return all(map(programs.is_gone, pids))
 
 
 def test_a_session_has_a_process_of_its_own(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Published servers behind the proxy, with published clients: results fit, clients take them, nothing is lost."""
+"""Published servers behind the proxy, with published clients: results fit, clients take them, nothing is lost.
+
+Each is visited behind a proxy of its own, then behind a gateway with two others.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -22,18 +26,55 @@ EITHER = ["mcp-legacy", "mcp-2026-07-28", "typescript-2-2026-07-28"]
 Visit = Callable[[Talker, Talker], Awaitable[None]]
 
 
+class Through:
+    """A server behind the gateway, under the name `one`."""
+
+    def __init__(self, gateway: Talker) -> None:
+        self._gateway = gateway
+
+    async def tools(self) -> list[dict[str, Any]]:
+        listed = await self._gateway.tools()
+        others = [tool["name"].partition("__")[0] for tool in listed if not tool["name"].startswith("one__")]
+        assert set(others) == {"two", "three", "envelope_read"}
+        mine = ("one__", "envelope_read")
+        return [
+            {**tool, "name": tool["name"].removeprefix("one__")}
+            for tool in listed
+            if tool["name"].startswith(mine)
+        ]
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        name = tool if tool == "envelope_read" else f"one__{tool}"
+        return await self._gateway.call(name, arguments)
+
+
+def behind_gateway(folder: Path, server: tuple[str, ...], is_stateless: bool) -> tuple[str, ...]:
+    """The command of a gateway in front of a server and two others, which speak the client's era."""
+    third = python("tests.proxy.sdk", "stdio") if is_stateless else node("server-everything")
+    two = python("mcp_server_time", "--local-timezone", "UTC")
+    servers = {"one": server, "two": two, "three": third}
+    file = folder / "servers.json"
+    entries: dict[str, dict[str, Any]] = {
+        name: {"command": words[0], "args": words[1:]} for name, words in servers.items()
+    }
+    entries["three"]["env"] = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    file.write_text(json.dumps({"mcpServers": entries}))
+    return (sys.executable, "-m", "mcp_envelope", "gateway", str(file), "--tokens", str(TOKENS))
+
+
 def visited(folder: Path, server: tuple[str, ...], client: str, visit: Visit, **more: str) -> None:
-    """Talk to a server twice at once: as it is, and through the proxy."""
+    """Talk to a server twice at once: as it is, and through the proxy; then as it is, and through the gateway."""
     env = {**environment(folder), **more}
     behind = Place(command=server, env=env, cwd=str(folder))
-    through = Place(
-        command=tuple(proxied(*server, options=("--tokens", str(TOKENS)))), env=env, cwd=str(folder)
-    )
+    proxy = tuple(proxied(*server, options=("--tokens", str(TOKENS))))
+    gateway = behind_gateway(folder, server, "2026" in client)
 
     async def both() -> None:
         connect = CLIENTS[client]
-        async with asyncio.timeout(60), connect(behind) as direct, connect(through) as proxied:
-            await visit(direct, proxied)
+        for command in (proxy, gateway):
+            through = Place(command=command, env=env, cwd=str(folder))
+            async with asyncio.timeout(60), connect(behind) as direct, connect(through) as talker:
+                await visit(direct, Through(talker) if command is gateway else talker)
 
     asyncio.run(both())
 

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "login": "log in to a server with a URL, for the proxy",
     "logout": "forget a login, and tell the server that gave it",
     "status": "list the logins: who gave them, what for, until when",
+    "gateway": "run in front of all servers of a client's configuration, as one",
     "seal": "fit a tool's payload into a budget and print the result",
     "read": "read a stored result page by page, by query or by search",
     "vault": "list and delete stored results",

@@ -12,7 +12,6 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import PurePath
@@ -22,6 +21,7 @@ from . import console
 from .console import Misuse, Parser
 
 if TYPE_CHECKING:
+    from ..config import Settings
     from ..gateway import Gateway
     from ..proxy.http import Application
     from ..proxy.interceptor import Interceptor
@@ -94,14 +94,14 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
         raise Misuse(
             "name one server: --url URL, or its command after --, as in: mcp-envelope proxy -- npx -y SERVER"
         )
-    for name in ("allow_host", "connections", "request_memory", *_PROCESSES):
-        if getattr(options, name) and not options.listen:
-            raise Misuse(f"--{name.replace('_', '-')} needs --listen")
+    check_listening(options)
     for name in _PROCESSES:
         if getattr(options, name) and options.url:
             raise Misuse(f"--{name} is for a command, not for a --url")
-    if not options.url and (options.header_env or options.bearer_env or options.transport):
-        raise Misuse("--header-env, --bearer-env and --transport need --url")
+    if not options.url and (options.header_env or options.bearer_env or options.transport or options.plain):
+        raise Misuse("--header-env, --bearer-env, --transport and --plain need --url")
+    if options.plain and (options.listen or options.observe):
+        raise Misuse("--plain goes with neither --listen nor --observe")
     check(options)
     observed = _Observed()
     code = _serve(options, command, observed)
@@ -113,6 +113,13 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
+
+
+def check_listening(options: argparse.Namespace) -> None:
+    """Options about serving HTTP are for somebody who serves it."""
+    for name in ("allow_host", "connections", "request_memory", *_PROCESSES):
+        if getattr(options, name) and not options.listen:
+            raise Misuse(f"--{name.replace('_', '-')} needs --listen")
 
 
 def _serve(options: argparse.Namespace, command: list[str], observed: _Observed) -> int:
@@ -147,7 +154,7 @@ def _serve_url(options: argparse.Namespace, observed: _Observed) -> int:
     from ..proxy.bridge import Bridge
 
     gateway, login = _gateway(options, [options.url], observed), LoginSession(options.url)
-    kind, is_observed = options.transport, options.observe
+    kind, is_observed = options.transport, options.observe or options.plain
     return Bridge(gateway, options.url, headers, transport=kind, observe=is_observed, login=login).run()
 
 
@@ -223,12 +230,12 @@ def _listen_for_command(options: argparse.Namespace, words: list[str], observed:
 
     gateway = _gateway(options, words, observed)
     launcher, command = Launcher(guard, options.processes), Command(tuple(words))
-    shared = SharedServers(launcher, command)
+    shared = SharedServers(launcher, {"": command})
 
     def converse(to_client: ToClient, seated: bool) -> Conversation:
         route = Alone(Interceptor(gateway, observe=options.observe))
         if seated:
-            return Conversation(route, lambda _, listener: shared.connect(listener), to_client)
+            return Conversation(route, shared.connect, to_client)
         return Conversation(route, lambda _, listener: Link(launcher, command, listener), to_client)
 
     app = Listening(gateway, converse, shared, share=options.share, idle=options.idle, **access(options))
@@ -345,9 +352,25 @@ def _interceptor(options: argparse.Namespace, server: list[str], observed: _Obse
 
 
 def _gateway(options: argparse.Namespace, server: list[str], observed: _Observed) -> Gateway:
-    """The gateway. A settings file that was only found may be a stranger's, so it is not trusted."""
-    from ..config import PREFIX, Settings
     from ..gateway import Gateway
+
+    settings, vault = settings_of(options)
+    gateway = Gateway(
+        settings,
+        vault="none" if options.observe or options.plain else vault,
+        ledger=not options.plain,
+        dialect=options.dialect,
+        server=short_name(server),
+        identity="\0".join([os.getcwd(), *server]) if options.url is None else options.url,
+    )
+    if options.observe:
+        gateway.observers.append(observed.note)
+    return gateway
+
+
+def settings_of(options: argparse.Namespace) -> tuple[Settings, str]:
+    """The settings and the vault. A settings file that was only found may be a stranger's, so it is not trusted."""
+    from ..config import PREFIX, Settings
 
     environ = dict(os.environ)
     for name in ("tokens", "bytes", "meter", "redact"):
@@ -356,17 +379,7 @@ def _gateway(options: argparse.Namespace, server: list[str], observed: _Observed
     settings = Settings(
         options.config, environ, trust_found=False, say=lambda problem: console.say("warning", problem)
     )
-    vault = options.vault or settings.policy().vault or _DEFAULT_VAULT
-    gateway = Gateway(
-        settings,
-        vault="none" if options.observe else vault,
-        dialect=options.dialect,
-        server=short_name(server),
-        identity="\0".join([os.getcwd(), *server]) if options.url is None else options.url,
-    )
-    if options.observe:
-        gateway.observers.append(observed.note)
-    return gateway
+    return settings, options.vault or settings.policy().vault or _DEFAULT_VAULT
 
 
 def short_name(command: list[str]) -> str:
@@ -382,6 +395,22 @@ def short_name(command: list[str]) -> str:
 
 def make_parser() -> Parser:
     parser = Parser("proxy", "[options] (--url URL | -- COMMAND ...)", _DESCRIPTION, _EPILOG)
+    result_options(parser)
+    add = parser.options("an HTTP server")
+    several: dict[str, Any] = {"action": "append", "default": []}
+    add("--url URL", "its address")
+    transports = "http or sse: streamable HTTP, or the legacy SSE transport (default: detected)"
+    add("--transport KIND", transports, console.one_of(("http", "sse")))
+    header = "send a header whose value is in an environment variable; repeatable"
+    add("--header-env NAME=VARIABLE", header, **several)
+    add("--bearer-env VARIABLE", "send Authorization: Bearer, with the token from the variable")
+    add("--plain", "only carry messages to the server and back: change, keep and count nothing")
+    listen_options(parser, "for a command, one process for all clients (default: one for each session)")
+    return parser
+
+
+def result_options(parser: Parser) -> None:
+    """What becomes of results."""
     tokens = (
         "the most tokens that each lane of a result may have (default: the client's own limit, else 8000)"
     )
@@ -395,29 +424,18 @@ def make_parser() -> Parser:
     masked = "tokens by their shape (the default), keys also by their names, custom by your patterns, or off"
     add("--redact LEVEL", f"mask secrets: {masked}", console.one_of(_REDACT), nargs="?", const=_REDACT[0])
     add("--observe", "change nothing, only count what would have been saved")
-    add = parser.options("an HTTP server")
-    several: dict[str, Any] = {"action": "append", "default": []}
-    add("--url URL", "its address")
-    transports = "http or sse: streamable HTTP, or the legacy SSE transport (default: detected)"
-    add("--transport KIND", transports, console.one_of(("http", "sse")))
-    header = "send a header whose value is in an environment variable; repeatable"
-    add("--header-env NAME=VARIABLE", header, **several)
-    add("--bearer-env VARIABLE", "send Authorization: Bearer, with the token from the variable")
+
+
+def listen_options(parser: Parser, share: str) -> None:
+    """How HTTP is served."""
+    add = parser.options("serving HTTP")
     add("--listen HOST:PORT", "serve HTTP there instead of standard input and output")
-    hosts = "with --listen: a host name that clients and web pages may use; repeatable"
-    add("--allow-host NAME", f"{hosts} (default: this computer's)", **several)
+    hosts = "a host name that clients and web pages may use; repeatable"
+    add("--allow-host NAME", f"{hosts} (default: this computer's)", action="append", default=[])
     positive = console.positive_number
-    add("--connections N", "with --listen: the most connections at a time (default: 4096)", positive)
-    memory = "with --listen: the most memory for large request bodies, all together (default: 256)"
+    add("--connections N", "the most connections at a time (default: 4096)", positive)
+    memory = "the most memory for large request bodies, all together (default: 256)"
     add("--request-memory MB", memory, positive)
-    add = parser.options("a command behind --listen")
-    process_options(add)
-    return parser
-
-
-def process_options(add: Callable[..., Any]) -> None:
-    """Options about the server processes behind an HTTP front."""
-    positive = console.positive_number
-    add("--share", "one process for all clients (default: one for each session)")
+    add("--share", share)
     add("--processes N", "the most processes at a time (default: 64)", positive)
     add("--idle SECONDS", "end a session that nobody has used for so long (default: 1800)", positive)

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 PROGRAM: Final = "mcp-envelope"
 MODULE: Final = "mcp_envelope"
 PROXY: Final = "proxy"
+GATEWAY: Final = "gateway"
 SEPARATOR: Final = "--"
 VARIABLE: Final = "MCP_ENVELOPE_HEADER_"
 
@@ -99,6 +100,19 @@ class Change(NamedTuple):
 
 def is_program(command: str) -> bool:
     return _named(command) == PROGRAM
+
+
+def words(entry: Entry) -> list[Any]:
+    """The command with its arguments, whatever they are."""
+    return entry["command"] if is_inline(entry) else [entry.get("command"), *(entry.get("args") or [])]
+
+
+def is_gateway(entry: Entry) -> bool:
+    """Whether the entry starts a gateway."""
+    return any(
+        following == GATEWAY and isinstance(word, str) and (is_program(word) or word == MODULE)
+        for word, following in pairwise(words(entry))
+    )
 
 
 def is_inline(entry: Entry) -> bool:

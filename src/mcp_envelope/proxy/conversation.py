@@ -26,21 +26,27 @@ _MOST_READS: Final = 16
 
 
 class Moves(NamedTuple):
-    """Frames to be sent, in order; those for a server with its name."""
+    """Frames to be sent, in order, those for a server with its name; before that, connections to be closed."""
 
     to_client: list[bytes]
     to_servers: list[tuple[str, bytes]]
+    closed: list[str] = []  # noqa: RUF012
 
 
 class Route(Protocol):
-    """Where frames go. `from_client` adds slow work to `later`; the others are told of which server."""
+    """Where frames go. `from_client` adds slow work to `later`; the others are told of which server.
 
+    `patience` is for how many seconds a request of the route's own may stay without a response, if it is one.
+    """
+
+    @property
+    def expects_answers(self) -> bool: ...
     def from_client(self, data: bytes, owner: str | None, later: list[Work]) -> Moves: ...
     def done(self, work: Work) -> Moves: ...
     def from_server(self, server: str, data: bytes) -> Moves: ...
     def lost(self, server: str, words: str, code: str) -> Moves: ...
     def failed(self, server: str, data: bytes, words: str, code: str) -> Moves: ...
-    def is_own(self, server: str, data: bytes) -> bool: ...
+    def patience(self, server: str, data: bytes) -> float | None: ...
     def unanswered(self, server: str, data: bytes) -> Moves: ...
 
 
@@ -95,9 +101,12 @@ class Conversation:
         return found
 
     async def _carry(self, moves: Moves) -> None:
+        for server in moves.closed:
+            if (connection := self._connections.pop(server, None)) is not None:
+                self._spawn(connection.aclose())
         for server, frame in moves.to_servers:
-            if self.route.is_own(server, frame):
-                self._spawn(self._watch(server, frame))
+            if (patience := self.route.patience(server, frame)) is not None:
+                self._spawn(self._watch(server, frame, patience))
             self._connection(server).send(frame)
         if moves.to_client:
             await self.to_client(moves.to_client)
@@ -115,8 +124,8 @@ class Conversation:
         async with self._reads:
             await self._carry(await asyncio.to_thread(self.route.done, work))
 
-    async def _watch(self, server: str, data: bytes) -> None:
-        await asyncio.sleep(_PATIENCE)
+    async def _watch(self, server: str, data: bytes, patience: float) -> None:
+        await asyncio.sleep(patience)
         await self._carry(self.route.unanswered(server, data))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -137,6 +146,10 @@ class Alone:
     def __init__(self, interceptor: Interceptor) -> None:
         self.interceptor = interceptor
 
+    @property
+    def expects_answers(self) -> bool:
+        return self.interceptor.expects_answers
+
     def from_client(self, data: bytes, owner: str | None, later: list[Work]) -> Moves:
         return _moves(self.interceptor.from_client(data, owner, later))
 
@@ -150,13 +163,13 @@ class Alone:
         return Moves(self.interceptor.lost(words, code), [])
 
     def failed(self, server: str, data: bytes, words: str, code: str) -> Moves:
-        if self.is_own(server, data):
+        if self.interceptor.list_requests.owns(data):
             return _moves(self.interceptor.list_requests.finish())
         failure = self.interceptor.failed(data, words, code)
         return Moves([] if failure is None else [failure], [])
 
-    def is_own(self, server: str, data: bytes) -> bool:
-        return self.interceptor.list_requests.owns(data)
+    def patience(self, server: str, data: bytes) -> float | None:
+        return _PATIENCE if self.interceptor.list_requests.owns(data) else None
 
     def unanswered(self, server: str, data: bytes) -> Moves:
         return _moves(self.interceptor.list_requests.unanswered(data))

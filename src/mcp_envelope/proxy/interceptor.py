@@ -361,6 +361,10 @@ class Interceptor:
 
     # -- for the transport ----------------------------------------------------------------------------------
 
+    def read_tool(self) -> dict[str, Any]:
+        """The list entry of `envelope_read`."""
+        return self._gateway.read_tool()
+
     @property
     def expects_answers(self) -> bool:
         """Whether the client still waits for something."""

@@ -313,16 +313,18 @@ class Link:
             code = await process.end()
             self._process = None
             await self._launcher.ended(process)
-        words = f"The server ended ({describe_exit(code)}) before it answered."
-        if not self._is_closing:
-            if time.monotonic() - since < _SHORT_LIFE:
-                self._pause(f"The server ended ({describe_exit(code)}) soon after its start.")
-            else:
-                self._failures = 0
-            if self._opening.is_under_way:
-                # Whoever waits for what was held is told like the others.
-                self._held = []
-        await self._listener.lost(words, "UPSTREAM_DIED")
+        if self._is_closing:
+            return
+        if time.monotonic() - since < _SHORT_LIFE:
+            self._pause(f"The server ended ({describe_exit(code)}) soon after its start.")
+        else:
+            self._failures = 0
+        if self._opening.is_under_way:
+            # Whoever waits for what was held is told like the others.
+            self._held = []
+        await self._listener.lost(
+            f"The server ended ({describe_exit(code)}) before it answered.", "UPSTREAM_DIED"
+        )
 
     def _begin(self, process: Process) -> None:
         first = frames.read(self._held[0]) if self._held else None
@@ -340,6 +342,8 @@ class Link:
 
     async def _heard(self, process: Process, line: bytes) -> None:
         self.used = time.monotonic()
+        if self._is_closing:
+            return
         if self._opening.may_answer(line) and (frame := frames.read(line)) is not None:
             onward = self._opening.answered(frame)
             if onward is not None:

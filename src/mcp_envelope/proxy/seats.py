@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import UNSET
@@ -29,8 +30,9 @@ _MOST_WAITING: Final = 64 << 20
 class Seat:
     """A conversation at a process that it shares with others."""
 
-    def __init__(self, servers: SharedServers, listener: Listener) -> None:
+    def __init__(self, servers: SharedServers, server: str, listener: Listener) -> None:
         self._servers = servers
+        self._server = server
         self._shared: _Shared | None = None
         self.listener = listener
         self._frames: deque[bytes] = deque()
@@ -40,7 +42,7 @@ class Seat:
     def send(self, frame: bytes) -> None:
         if self._shared is None:
             # The handshake comes first.
-            self._shared = self._servers.find(frame)
+            self._shared = self._servers.find(self._server, frame)
         self._shared.send(self, frame)
 
     async def drain(self) -> None:
@@ -110,21 +112,22 @@ class _Shared:
 
 
 class SharedServers:
-    """The shared processes of one command."""
+    """The shared processes of these servers."""
 
-    def __init__(self, launcher: Launcher, command: Command) -> None:
+    def __init__(self, launcher: Launcher, commands: Mapping[str, Command]) -> None:
         self._launcher = launcher
-        self._command = command
-        self._by_kind: dict[bytes, _Shared] = {}
+        self._commands = commands
+        self._by_kind: dict[tuple[str, bytes], _Shared] = {}
 
-    def connect(self, listener: Listener) -> Seat:
-        return Seat(self, listener)
+    def connect(self, server: str, listener: Listener) -> Seat:
+        return Seat(self, server, listener)
 
-    def find(self, handshake: bytes) -> _Shared:
+    def find(self, server: str, handshake: bytes) -> _Shared:
         params = frames.members_of(UNSET if (frame := frames.read(handshake)) is None else frame.params)
-        kind = encode({name: value for name, value in params.items() if name not in ("clientInfo", "_meta")})
+        told = {name: value for name, value in params.items() if name not in ("clientInfo", "_meta")}
+        kind = server, encode(told)
         if kind not in self._by_kind:
-            self._by_kind[kind] = _Shared(self._launcher, self._command)
+            self._by_kind[kind] = _Shared(self._launcher, self._commands[server])
         return self._by_kind[kind]
 
     async def sweep(self, idle: float) -> None:

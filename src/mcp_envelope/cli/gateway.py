@@ -1,0 +1,199 @@
+"""`mcp-envelope gateway`: all servers of a client's configuration as one.
+
+Strategy: the file is read once, at the start. Every server gets a `Gateway` of its own, so that its settings,
+masked values and figures stay its own; a conversation gets an interceptor for each, and a router over them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from . import console, proxy
+from .console import BadInput, Misuse, Parser
+
+if TYPE_CHECKING:
+    from ..clients.commands import ServerCommand
+    from ..gateway import Gateway
+    from ..proxy.conversation import Conversation, ToClient
+    from ..proxy.launcher import Command
+    from ..proxy.processes import Guard
+    from ..proxy.router import Router
+
+_DEFAULT: Final = ".mcp.json"
+_DESCRIPTION: Final = """\
+Serve all MCP servers of a configuration as one: each tool with its server's
+name in front (git__git_status), one envelope_read for all. A server is started
+when it is needed; one that fails costs its own tools only.
+"""
+_EPILOG: Final = """\
+examples:
+  mcp-envelope gateway
+  mcp-envelope gateway ~/.cursor/mcp.json --except memory
+  mcp-envelope gateway mcp.json --listen 127.0.0.1:8900
+  mcp-envelope wrap cursor --gateway    # put it into a client's configuration
+
+exit codes:
+  0    the client has closed its end
+  1    cannot listen on the address given with --listen
+  2    wrong usage
+  3    a file cannot be read or understood, or it has no servers
+  143  terminated
+"""
+
+
+def run(arguments: list[str]) -> int:
+    options = make_parser().parse_args(arguments)
+    proxy.check_listening(options)
+    proxy.check(options)
+    from ..proxy.processes import Guard
+
+    # Before anything starts a thread.
+    guard = Guard()
+    try:
+        return _run(options, guard)
+    finally:
+        guard.dismiss()
+
+
+def _run(options: argparse.Namespace, guard: Guard) -> int:
+    from ..proxy.conversation import Conversation
+    from ..proxy.launcher import Launcher, Link
+    from ..proxy.seats import SharedServers
+
+    commands = _commands(options)
+    servers = _Servers(options, commands)
+    launcher = Launcher(guard, options.processes)
+    shared = SharedServers(launcher, servers.commands)
+
+    def converse(to_client: ToClient, seated: bool = False) -> Conversation:
+        if seated:
+            return Conversation(servers.router(), shared.connect, to_client)
+        return Conversation(
+            servers.router(),
+            lambda server, listener: Link(launcher, servers.commands[server], listener),
+            to_client,
+        )
+
+    if options.listen:
+        if lacking := proxy.missing_extra(serves=True):
+            raise Misuse(f"--listen: {lacking}")
+        from ..proxy.listening import Listening
+
+        reader = servers.reader
+        more = proxy.access(options)
+        app = Listening(reader, converse, shared, share=options.share, idle=options.idle, **more)
+        for gateway in servers.gateways.values():
+            gateway.observers.append(app.metrics.noted)
+        return proxy.serve(app, options, console.counted(len(commands), "server"))
+    from ..proxy import standard_io
+
+    if sys.stdin is not None and sys.stdin.isatty():
+        console.say("note", "waiting for an MCP client on standard input")
+    code = asyncio.run(standard_io.serve(converse))
+    servers.close()
+    return code
+
+
+def _commands(options: argparse.Namespace) -> dict[str, ServerCommand]:
+    """The servers of the file that were asked for."""
+    from ..clients.commands import commands
+    from ..clients.diff import DiffMask
+    from ..clients.server_entry import MODULE, Launch
+    from ..spelling import did_you_mean
+    from .wrap import parse
+
+    path = Path(options.file).expanduser()
+    try:
+        file = parse(path.read_bytes(), path)
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {console.reason(error)}") from None
+    # The proxy has what it takes to speak HTTP: sessions, streams, logins.
+    carrier = Launch((sys.executable, "-m", MODULE), ("--plain",))
+    found, left = commands(file, carrier, os.environ, DiffMask().is_secret)
+    known = [*found, *(name for name, _ in left)]
+    for name in (*options.servers, *options.leave):
+        if name not in known:
+            raise Misuse(f"there is no server {name!r} in {path}{did_you_mean(name, known)}")
+    wanted = set(options.servers or known) - set(options.leave)
+    for name, reason in left:
+        if name in wanted:
+            console.say("warning", f"{name} {reason}; left out")
+    chosen = {name: each for name, each in found.items() if name in wanted}
+    if any(each.is_remote for each in chosen.values()) and (lacking := proxy.missing_extra()):
+        raise Misuse(f"servers with a URL: {lacking}")
+    if not chosen:
+        raise BadInput(f"{path} has no server that can be started")
+    return chosen
+
+
+class _Servers:
+    """What all conversations share: how each server is started, and what applies to it."""
+
+    def __init__(self, options: argparse.Namespace, found: Mapping[str, ServerCommand]) -> None:
+        from ..gateway import Gateway
+        from ..jsontext.document import encode
+        from ..proxy.catalogue import SEPARATOR, prefixes
+        from ..proxy.remembered import RememberedOffers
+
+        self._options = options
+        settings, vault = proxy.settings_of(options)
+        vault = "none" if options.observe else vault
+        self.commands = {name: _command(each) for name, each in found.items()}
+        prefix = prefixes(found)
+
+        def gateway(name: str, identity: str, before: str) -> Gateway:
+            dialect = options.dialect
+            return Gateway(
+                settings, vault=vault, dialect=dialect, server=name, identity=identity, prefix=before
+            )
+
+        self.gateways = {
+            name: gateway(
+                name, "\0".join([each.folder or os.getcwd(), *each.words]), prefix[name] + SEPARATOR
+            )
+            for name, each in found.items()
+        }
+        self.reader = gateway("gateway", os.path.abspath(options.file), "")
+        ways = {name: encode([*each]) for name, each in found.items()}
+        self._memory = RememberedOffers(ways)
+
+    def router(self) -> Router:
+        from .. import __version__
+        from ..proxy.interceptor import Interceptor
+        from ..proxy.router import Router
+
+        is_observed = self._options.observe
+        interceptors = {name: Interceptor(each, observe=is_observed) for name, each in self.gateways.items()}
+        info = {"name": "mcp-envelope", "version": __version__}
+        short = self._options.names == "short"
+        return Router(interceptors, Interceptor(self.reader), self._memory, info, short=short)
+
+    def close(self) -> None:
+        for gateway in (*self.gateways.values(), self.reader):
+            gateway.close()
+
+
+def _command(server: ServerCommand) -> Command:
+    from ..proxy.launcher import Command
+
+    return Command(server.words, {**os.environ, **server.variables}, server.folder)
+
+
+def make_parser() -> Parser:
+    parser = Parser("gateway", "[FILE] [options]", _DESCRIPTION, _EPILOG)
+    file = f"a client's configuration, with its servers under mcpServers or the like (default: {_DEFAULT})"
+    parser.add_argument("file", nargs="?", default=_DEFAULT, metavar="FILE", help=file)
+    add = parser.options("the servers")
+    add("--servers NAMES", "only these, separated by commas", console.names, default=[])
+    add("--except NAMES", "all but these", console.names, default=[], dest="leave")
+    shapes = "full: git__git_status (the default); short: git_status, unless two servers have it"
+    add("--names SHAPE", shapes, console.one_of(("full", "short")), default="full")
+    proxy.result_options(parser)
+    proxy.listen_options(parser, "one process of each server for all clients (default: one for each session)")
+    return parser

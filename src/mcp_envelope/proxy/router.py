@@ -1,0 +1,793 @@
+"""One client and many servers, without any I/O: frames in, frames out, each with its server.
+
+Strategy: what the servers offer is known from the last time, so the client's handshake and lists are answered at
+once, and a server is started when something is sent to it. One that is not known yet is started, asked, and ended
+again unless it is used; one that is started anyway is asked again, and the client is told if a list has changed.
+What the client sends goes to the server whose tool, prompt or resource it names, through an interceptor of its own,
+so that one server's settings and masked values are not another's. Ids of the client's requests stay as they are;
+those of the servers' requests are replaced, because two servers may use the same. A server that fails costs its own
+answers and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import UNSET, Raw, UnsetType
+
+from ..dialects.notice import READ_TOOL
+from ..jsontext.document import encode
+from . import frames
+from .catalogue import (
+    LISTS,
+    SEPARATOR,
+    Names,
+    Offer,
+    fits_template,
+    merged,
+    name_of,
+    named,
+    prefixes,
+    renamed,
+)
+from .conversation import Moves
+from .frames import Frame, Id, Outgoing, members_of, text_of
+from .interceptor import Interceptor, read_sender
+from .reads import Work
+from .sharing import SUBSCRIPTION
+
+_log = logging.getLogger("mcp_envelope")
+
+_CURRENT: Final = "2025-11-25"
+_STATELESS: Final = "2026-07-28"
+_INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+_CHANGED: Final = {
+    "notifications/tools/list_changed": ("tools",),
+    "notifications/prompts/list_changed": ("prompts",),
+    "notifications/resources/list_changed": ("resources", "templates"),
+}
+_LISTENS_FOR: Final = {
+    "notifications/tools/list_changed": "toolsListChanged",
+    "notifications/prompts/list_changed": "promptsListChanged",
+    "notifications/resources/list_changed": "resourcesListChanged",
+}
+# Seconds that a server may take for a handshake or a list before whoever waits goes on without it.
+_PATIENCE: Final = 15.0
+_MOST_PAGES: Final = 1000
+_MOST_TASKS: Final = 1000
+
+Heard = Callable[[Frame | None], None]
+
+
+class Memory(Protocol):
+    """What is remembered of servers, by era."""
+
+    def load(self, server: str, era: str) -> Offer | None: ...
+    def save(self, server: str, era: str, offer: Offer) -> None: ...
+
+
+class Member:
+    """One server of the gateway."""
+
+    def __init__(self, name: str, interceptor: Interceptor) -> None:
+        self.name = name
+        self.interceptor = interceptor
+        self.offer: Offer | None = None
+        # The tools as the envelope shows them.
+        self.tools: list[Raw] = []
+        # "closed", "opening" (its handshake is under way) or "open".
+        self.state = "closed"
+        self.held: list[bytes] = []
+        self.is_learning = False
+        # Whether a list has changed while it was being asked for.
+        self.is_stale = False
+        # Whether the handshake takes longer than anybody waits.
+        self.is_late = False
+        # Whether the client has sent it anything.
+        self.is_used = False
+
+
+class _Waiting(NamedTuple):
+    """A request of the client's that waits for these servers, and what answers it."""
+
+    servers: set[str]
+    answer: Callable[[], None]
+
+
+class Router:
+    """`reader` answers reads from the vault; `short` leaves out the servers' names where that is possible."""
+
+    def __init__(
+        self,
+        interceptors: Mapping[str, Interceptor],
+        reader: Interceptor,
+        memory: Memory,
+        info: Mapping[str, str],
+        *,
+        short: bool = False,
+    ) -> None:
+        # Frames from servers are worked on in other threads.
+        self._lock = threading.RLock()
+        self._members = {name: Member(name, each) for name, each in interceptors.items()}
+        self._reader = reader
+        self._reader.tools.is_ours = self._reader.tools.seen = self._reader.tools.complete = True
+        self._memory = memory
+        self._info = info
+        self._short = short
+        self._prefix = prefixes(interceptors)
+        self._tools = Names({}, {})
+        self._prompts = Names({}, {})
+        # What is to be sent, while an entry point runs.
+        self._out = Moves([], [], [])
+        # "sessions" or "stateless", once the client has begun.
+        self._era = ""
+        self._hello: Raw | None = None
+        self._meta: bytes | None = None
+        self._level: bytes | None = None
+        self._token = f"mcp-envelope-{os.urandom(8).hex()}-"
+        self._number = 0
+        # Our own requests: the server, and who hears of the response.
+        self._own: dict[str, tuple[Member, Heard]] = {}
+        # The client's requests under way, by id; and the servers' at the client.
+        self._under_way: dict[Id, Member] = {}
+        self._asked: dict[Id, tuple[Member, bytes]] = {}
+        self._waiting: list[_Waiting] = []
+        # Reads of addresses that nobody has listed: the request, and who is asked next.
+        self._trying: dict[Id, tuple[bytes, str | None, list[Member]]] = {}
+        self._tasks: dict[str, Member] = {}
+        # Streams of the stateless era that listen: their request, and what for.
+        self._listening: dict[bytes, tuple[bytes, dict[str, Any]]] = {}
+        # The kinds of lists that the client has seen.
+        self._seen: set[str] = set()
+
+    # -- the entry points -------------------------------------------------------------------------------------
+
+    def from_client(self, data: bytes, owner: str | None, later: list[Work]) -> Moves:
+        with self._lock:
+            for part in frames.read_batch(data) or [data]:
+                frame = frames.read(part)
+                if frame is not None:
+                    self._from_client(frame, owner, later)
+            return self._taken()
+
+    def done(self, work: Work) -> Moves:
+        return Moves(work().to_client, [])
+
+    def from_server(self, server: str, data: bytes) -> Moves:
+        member = self._members[server]
+        if self._token.encode() in data[:400] or self._token.encode() in data[-400:]:
+            frame = frames.read(data)
+            if frame is not None and frame.is_response and frame.key is not None and frame.key[0] == "s":
+                with self._lock:
+                    if self._own.get(frame.key[1], (None,))[0] is member:
+                        self._heard(frame.key[1], frame)
+                    return self._taken()
+        moves = Outgoing([data], [])
+        if not any(name.encode() in data[:300] for name in _CHANGED):
+            # Without the lock: a large result takes a while.
+            moves = member.interceptor.from_server(data)
+        with self._lock:
+            for each in moves.to_client:
+                for part in frames.read_batch(each) or [each]:
+                    self._arrived(member, part)
+            return self._taken()
+
+    def lost(self, server: str, words: str, code: str) -> Moves:
+        member = self._members[server]
+        with self._lock:
+            if member.state == "opening":
+                member.state = "closed"
+            member.held.clear()
+            for answer in member.interceptor.lost(f"{server}: {words}", code):
+                self._arrived(member, answer)
+            for identifier in [name for name, (each, _) in self._own.items() if each is member]:
+                self._heard(identifier, None)
+            self._asked = {key: each for key, each in self._asked.items() if each[0] is not member}
+            return self._taken()
+
+    def failed(self, server: str, data: bytes, words: str, code: str) -> Moves:
+        with self._lock:
+            self._unsent(self._members[server], data, words, code)
+            return self._taken()
+
+    def patience(self, server: str, data: bytes) -> float | None:
+        return _PATIENCE if self._token.encode() in data[:200] else None
+
+    def unanswered(self, server: str, data: bytes) -> Moves:
+        """A server takes longer for a request of ours than anybody waits; its answer may still come."""
+        member = self._members[server]
+        frame = frames.read(data)
+        with self._lock:
+            if frame is not None and frame.key is not None and frame.key[1] in self._own:
+                if member.state == "opening":
+                    member.is_late = True
+                    held, member.held = member.held, []
+                    for each in held:
+                        self._unsent(member, each, _late(member), "UPSTREAM_TIMEOUT")
+                self._settled(member)
+            return self._taken()
+
+    @property
+    def expects_answers(self) -> bool:
+        """Whether the client still waits for something."""
+        return bool(self._under_way or self._waiting)
+
+    def _taken(self) -> Moves:
+        taken, self._out = self._out, Moves([], [], [])
+        return taken
+
+    # -- what is sent -----------------------------------------------------------------------------------------
+
+    def _say(self, frame: bytes) -> None:
+        self._out.to_client.append(frame)
+
+    def _answer(self, frame: Frame, result: Any) -> None:
+        self._say(frames.response(frame.identifier, result if isinstance(result, bytes) else encode(result)))
+
+    def _refuse(self, frame: Frame, code: int, message: str) -> None:
+        self._say(frames.failure(frame.identifier, code, message))
+
+    def _tell(self, member: Member, frame: bytes) -> None:
+        """Send a frame to a server as it is."""
+        self._out.to_servers.append((member.name, frame))
+
+    def _forward(self, member: Member, data: bytes, owner: str | None, later: list[Work]) -> None:
+        """Send something of the client's through the envelope; the server is started if need be."""
+        moves = member.interceptor.from_client(data, owner, later)
+        self._out.to_client.extend(moves.to_client)
+        if moves.to_server:
+            member.is_used = True
+            if member.state == "closed":
+                self._open(member)
+        for frame in moves.to_server:
+            if member.state == "open":
+                self._tell(member, frame)
+            elif member.is_late:
+                self._unsent(member, frame, _late(member), "UPSTREAM_TIMEOUT")
+            else:
+                member.held.append(frame)
+
+    def _unsent(self, member: Member, data: bytes, words: str, code: str) -> None:
+        frame = frames.read(data)
+        if frame is None or frame.key is None or isinstance(frame.method, UnsetType):
+            return
+        if frame.key[0] == "s" and frame.key[1] in self._own:
+            if member.state == "opening":
+                member.state = "closed"
+                held, member.held = member.held, []
+                for each in held:
+                    self._unsent(member, each, words, code)
+            self._heard(frame.key[1], None)
+        elif member.interceptor.awaits(frame.key):
+            failure = member.interceptor.failed(data, f"{member.name}: {words}", code)
+            if failure is not None:
+                self._arrived(member, failure)
+
+    def _ask(self, member: Member, method: str, params: Mapping[str, Any], heard: Heard) -> None:
+        """Send a request of ours."""
+        self._number += 1
+        identifier = f"{self._token}{self._number}"
+        self._own[identifier] = member, heard
+        given: dict[str, Any] = dict(params)
+        if self._era == "stateless" and self._meta is not None:
+            given["_meta"] = Raw(self._meta)
+        request = {"jsonrpc": "2.0", "id": identifier, "method": method}
+        self._tell(member, encode({**request, "params": given} if given else request))
+
+    def _heard(self, identifier: str, frame: Frame | None) -> None:
+        member, heard = self._own.pop(identifier, (None, None))
+        if member is not None and heard is not None:
+            heard(frame)
+
+    # -- a server is opened, and asked what it offers -----------------------------------------------------------
+
+    def _open(self, member: Member) -> None:
+        if self._era == "stateless":
+            member.state = "open"
+            self._learn(member)
+            return
+        member.state = "opening"
+        member.is_late, member.is_learning = False, True
+        hello = members_of(self._hello)
+        self._ask(member, "initialize", hello, lambda frame: self._opened(member, frame))
+
+    def _opened(self, member: Member, frame: Frame | None) -> None:
+        result = UNSET if frame is None else frame.result
+        if isinstance(result, UnsetType):
+            member.state, member.is_learning = "closed", False
+            held, member.held = member.held, []
+            said = frames.read_error(UNSET if frame is None else frame.error).message
+            for each in held:
+                self._unsent(member, each, f"It refused the handshake: {said}", "UPSTREAM_UNAVAILABLE")
+            if frame is not None:
+                self._out.closed.append(member.name)
+            self._settled(member)
+            return
+        member.state, member.is_late = "open", False
+        self._tell(member, _INITIALIZED)
+        offer = Offer(result)
+        if self._level is not None and offer.has("logging"):
+            level = members_of(frames.members_of(Raw(self._level)).get("params"))
+            self._ask(member, "logging/setLevel", level, lambda _: None)
+        held, member.held = member.held, []
+        for each in held:
+            self._tell(member, each)
+        self._list(member, offer)
+
+    def _learn(self, member: Member) -> None:
+        """Find out what a server offers; `_settled` is called in the end, whatever comes of it."""
+        if member.is_learning:
+            member.is_stale = True
+            return
+        member.is_stale = False
+        if self._era == "stateless":
+            member.state, member.is_learning = "open", True
+            self._ask(member, "server/discover", {}, lambda frame: self._discovered(member, frame))
+        elif member.state == "closed":
+            self._open(member)
+        elif member.state == "open" and member.offer is not None:
+            member.is_learning = True
+            self._list(member, Offer(member.offer.handshake))
+
+    def _discovered(self, member: Member, frame: Frame | None) -> None:
+        result = UNSET if frame is None else frame.result
+        if isinstance(result, UnsetType) or "supportedVersions" not in members_of(result):
+            member.state, member.is_learning = "closed", False
+            if frame is not None:
+                # It does not speak this era. It is as good as new, and may be opened in the other one.
+                self._memory.save(member.name, "stateless", Offer(Raw(b"null")))
+                member.offer = Offer(Raw(b"null"))
+            self._settled(member)
+            return
+        for request, _ in self._listening.values():
+            self._tell(member, request)
+        self._list(member, Offer(result))
+
+    def _list(self, member: Member, offer: Offer) -> None:
+        """Ask for all lists of a server that has told its capabilities."""
+        # Some servers have tools without saying so.
+        left = {kind for kind, (_, _, name) in LISTS.items() if name == "tools" or offer.has(name)}
+        pages = dict.fromkeys(left, 0)
+
+        def page(kind: str, cursor: str | None) -> None:
+            method, holder, _ = LISTS[kind]
+            pages[kind] += 1
+
+            def heard(frame: Frame | None) -> None:
+                if frame is None:
+                    # It is gone; what it has said is not all of it.
+                    member.is_learning = False
+                    self._settled(member)
+                    return
+                result = members_of(frame.result)
+                if holder in result:
+                    getattr(offer, kind).extend(_array(result[holder]))
+                following = text_of(result.get("nextCursor"))
+                if following is not None and following != cursor and pages[kind] < _MOST_PAGES:
+                    page(kind, following)
+                    return
+                left.discard(kind)
+                if not left:
+                    self._learned(member, offer)
+
+            self._ask(member, method, {} if cursor is None else {"cursor": cursor}, heard)
+
+        for kind in sorted(left):
+            setattr(offer, kind, [])
+            page(kind, None)
+        if not left:
+            self._learned(member, offer)
+
+    def _learned(self, member: Member, offer: Offer) -> None:
+        member.is_learning = False
+        changed = [] if member.offer is None and not self._seen else offer.changed(member.offer)
+        if offer != member.offer:
+            self._memory.save(member.name, self._era, offer)
+        self._know(member, offer)
+        for method, kinds in _CHANGED.items():
+            if any(kind in changed and kind in self._seen for kind in kinds):
+                self._tell_changed(method)
+        self._settled(member)
+        if member.is_stale and member.is_used:
+            self._learn(member)
+        elif not member.is_used and not self._listening:
+            # It was started for its lists alone.
+            member.state = "closed"
+            self._out.closed.append(member.name)
+
+    def _know(self, member: Member, offer: Offer) -> None:
+        """Make what a server offers part of what the gateway offers."""
+        member.offer = offer
+        tools = member.interceptor.tools
+        shown = tools.learn(Raw(encode({"tools": offer.tools})), first=False, shown=True).shown
+        page = offer.tools if shown is None else _array(members_of(Raw(shown))["tools"])
+        # One `envelope_read` is enough: where a server has an envelope itself, the vault is the same.
+        member.tools = [entry for entry in page if name_of(entry) != READ_TOOL]
+        tools.seen = tools.complete = True
+        tools.is_ours = not tools.enveloped
+        known = {each.name: each for each in self._members.values() if each.offer is not None}
+        tools_of = {name: [*map(name_of, each.tools)] for name, each in known.items()}
+        self._tools = named(tools_of, self._prefix, self._short)
+        prompts = {name: [*map(name_of, each.offer.prompts)] for name, each in known.items() if each.offer}
+        self._prompts = named(prompts, self._prefix, self._short)
+
+    def _tell_changed(self, method: str) -> None:
+        if self._era != "stateless":
+            self._say(encode({"jsonrpc": "2.0", "method": method}))
+            return
+        for identifier, (_, wanted) in self._listening.items():
+            if wanted.get(_LISTENS_FOR[method]):
+                meta = {"_meta": {SUBSCRIPTION: Raw(identifier)}}
+                self._say(encode({"jsonrpc": "2.0", "method": method, "params": meta}))
+
+    def _settled(self, member: Member) -> None:
+        """Nobody waits for this server any longer."""
+        for waiting in list(self._waiting):
+            waiting.servers.discard(member.name)
+            if not waiting.servers:
+                self._waiting.remove(waiting)
+                waiting.answer()
+
+    def _when_known(self, answer: Callable[[], None]) -> None:
+        """Answer once it is known what all servers offer, or at least that no more can be had now."""
+        for member in self._members.values():
+            if member.offer is None and (offer := self._memory.load(member.name, self._era)) is not None:
+                self._know(member, offer)
+        unknown = [each for each in self._members.values() if each.offer is None and not each.is_late]
+        if not unknown:
+            answer()
+            return
+        self._waiting.append(_Waiting({each.name for each in unknown}, answer))
+        for member in unknown:
+            self._learn(member)
+
+    # -- from the client ----------------------------------------------------------------------------------------
+
+    def _from_client(self, frame: Frame, owner: str | None, later: list[Work]) -> None:
+        if isinstance(frame.method, UnsetType):
+            member, identifier = self._asked.pop(frame.key or ("", b""), (None, b""))
+            if member is not None:
+                self._tell(member, frames.replaced(frame.data, {"id": identifier}))
+            return
+        if frame.key is None:
+            self._notified(frame, frame.method)
+            return
+        if self._era != "sessions" and self._meta is None:
+            sender = read_sender(frame.param("_meta"))
+            if sender.is_stateless:
+                self._meta = sender.meta
+                self._restart("stateless")
+        self._request(frame, frame.method, frame.key, owner, later)
+
+    def _restart(self, era: str) -> None:
+        """The client begins, in this era; what it began before is over."""
+        for member in self._members.values():
+            if member.state != "closed":
+                member.state = "closed"
+                self._out.closed.append(member.name)
+            member.offer, member.is_learning, member.is_late, member.is_used = None, False, False, False
+            member.held.clear()
+        self._own.clear()
+        self._era = era
+
+    def _request(self, frame: Frame, method: str, key: Id, owner: str | None, later: list[Work]) -> None:
+        params = members_of(frame.params)
+        if method == "initialize":
+            self._restart("sessions")
+            self._hello = None if isinstance(frame.params, UnsetType) else Raw(bytes(frame.params))
+            self._reader.from_client(frame.data)
+            for member in self._members.values():
+                member.interceptor.client = self._reader.client
+            asked = text_of(params.get("protocolVersion")) or _CURRENT
+            version = min(asked, _CURRENT)
+            self._when_known(lambda: self._answer(frame, merged(self._offers(), version, self._info, False)))
+        elif method == "server/discover":
+            self._when_known(lambda: self._discover(frame))
+        elif method == "ping":
+            self._answer(frame, self._empty())
+        elif method == "tools/call":
+            self._call(frame, key, params, owner, later)
+        elif method == "prompts/get":
+            self._get_prompt(frame, key, params, owner, later)
+        elif method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
+            self._resource(frame, key, text_of(params.get("uri")) or "", owner, later)
+        elif method == "completion/complete":
+            self._complete(frame, key, params, owner, later)
+        elif method == "logging/setLevel":
+            self._level = frame.data
+            for member in self._members.values():
+                if member.state == "open" and member.offer is not None and member.offer.has("logging"):
+                    self._ask(member, method, params, lambda _: None)
+            self._answer(frame, {})
+        elif method == "subscriptions/listen":
+            self._listen(frame, params)
+        elif any(method == each for each, _, _ in LISTS.values()):
+            kind = next(kind for kind, (each, _, _) in LISTS.items() if each == method)
+            self._when_known(lambda: self._answer(frame, self._listed(kind)))
+        elif method.startswith("tasks/") and (task := text_of(params.get("taskId"))) in self._tasks:
+            self._pass(self._tasks[task or ""], frame, key, owner, later)
+        elif method == "tasks/list":
+            self._list_tasks(frame)
+        else:
+            self._refuse(frame, frames.METHOD_NOT_FOUND, f"The gateway does not know where {method} belongs")
+
+    def _empty(self) -> dict[str, Any]:
+        return {"resultType": "complete"} if self._era == "stateless" else {}
+
+    def _offers(self) -> dict[str, Offer]:
+        return {
+            self._prefix[name]: each.offer
+            for name, each in self._members.items()
+            if each.offer is not None and bytes(each.offer.handshake) != b"null"
+        }
+
+    def _discover(self, frame: Frame) -> None:
+        """The stateless era, if every server that can be asked speaks it."""
+        offers = [each.offer for each in self._members.values() if each.offer is not None]
+        if not offers or any(bytes(each.handshake) == b"null" for each in offers):
+            self._refuse(frame, frames.METHOD_NOT_FOUND, "Method not found")
+            return
+        self._answer(frame, merged(self._offers(), _STATELESS, self._info, True))
+
+    def _listed(self, kind: str) -> dict[str, Any]:
+        self._seen.add(kind)
+        entries: list[Raw] = []
+        for name, member in self._members.items():
+            if member.offer is None:
+                continue
+            if kind in ("tools", "prompts"):
+                own = member.tools if kind == "tools" else member.offer.prompts
+                names = self._tools if kind == "tools" else self._prompts
+                shown = [(entry, names.shown.get((name, name_of(entry)), "")) for entry in own]
+                entries += [Raw(renamed(entry, each)) for entry, each in shown if each]
+            else:
+                entries += getattr(member.offer, kind)
+        if kind == "tools":
+            entries.append(Raw(encode(self._reader.read_tool())))
+        shown_list: dict[str, Any] = {LISTS[kind][1]: entries}
+        if self._era == "stateless":
+            shown_list = {"resultType": "complete", **shown_list, "ttlMs": 0, "cacheScope": "private"}
+        return shown_list
+
+    def _pass(self, member: Member, frame: Frame, key: Id, owner: str | None, later: list[Work]) -> None:
+        self._under_way[key] = member
+        self._forward(member, frame.data, owner, later)
+
+    def _find(self, names: Names, name: str) -> tuple[Member, str] | None:
+        """The server of a tool or prompt, and its name there; unlisted ones are found by the server's name."""
+        if (found := names.targets.get(name)) is not None:
+            return self._members[found[0]], found[1]
+        for server, prefix in sorted(self._prefix.items(), key=lambda each: -len(each[1])):
+            if name.startswith(prefix + SEPARATOR):
+                return self._members[server], name[len(prefix) + len(SEPARATOR) :]
+        return None
+
+    def _call(
+        self, frame: Frame, key: Id, params: Mapping[str, Raw], owner: str | None, later: list[Work]
+    ) -> None:
+        name = text_of(params.get("name")) or ""
+        if name == READ_TOOL:
+            moves = self._reader.from_client(frame.data, owner, later)
+            self._out.to_client.extend(moves.to_client)
+            return
+        found = self._find(self._tools, name)
+        if found is None:
+            self._refuse(frame, frames.INVALID_PARAMS, f"Unknown tool: {name:.200}")
+            return
+        self._pass(found[0], _with_param(frame, "name", found[1]), key, owner, later)
+
+    def _get_prompt(
+        self, frame: Frame, key: Id, params: Mapping[str, Raw], owner: str | None, later: list[Work]
+    ) -> None:
+        name = text_of(params.get("name")) or ""
+        found = self._find(self._prompts, name)
+        if found is None:
+            self._refuse(frame, frames.INVALID_PARAMS, f"Unknown prompt: {name:.200}")
+            return
+        self._pass(found[0], _with_param(frame, "name", found[1]), key, owner, later)
+
+    def _complete(
+        self, frame: Frame, key: Id, params: Mapping[str, Raw], owner: str | None, later: list[Work]
+    ) -> None:
+        ref = members_of(params.get("ref"))
+        if (uri := text_of(ref.get("uri"))) is not None:
+            members = self._holders(uri)
+            if members:
+                self._pass(members[0], frame, key, owner, later)
+                return
+        found = self._find(self._prompts, text_of(ref.get("name")) or "")
+        if found is None or "ref" not in params or isinstance(frame.params, UnsetType):
+            self._refuse(frame, frames.INVALID_PARAMS, "Nothing of that name can be completed")
+            return
+        changed = frames.replaced(params["ref"], {"name": encode(found[1])})
+        data = frames.replaced(frame.data, {"params": frames.replaced(frame.params, {"ref": changed})})
+        self._pass(found[0], frames.read(data) or frame, key, owner, later)
+
+    def _resource(self, frame: Frame, key: Id, uri: str, owner: str | None, later: list[Work]) -> None:
+        if uri.startswith("envelope://"):
+            moves = self._reader.from_client(frame.data, owner, later)
+            self._out.to_client.extend(moves.to_client)
+            return
+        members = self._holders(uri)
+        if not members:
+            self._refuse(frame, frames.INVALID_PARAMS, f"Resource not found: {uri:.500}")
+            return
+        if len(members) > 1:
+            self._trying[key] = frame.data, owner, members[1:]
+        self._pass(members[0], frame, key, owner, later)
+
+    def _holders(self, uri: str) -> list[Member]:
+        """Who has a resource: the one that lists it, else those whose templates fit, else all that have any."""
+        able = [each for each in self._members.values() if each.offer and each.offer.has("resources")]
+
+        def lists(member: Member, kind: str, key: str) -> list[str]:
+            return [text_of(members_of(entry).get(key)) or "" for entry in getattr(member.offer, kind)]
+
+        listed = [each for each in able if uri in lists(each, "resources", "uri")]
+        fitting = [
+            each
+            for each in able
+            if any(
+                uri == known or fits_template(uri, known) for known in lists(each, "templates", "uriTemplate")
+            )
+        ]
+        return listed[:1] or fitting or able
+
+    def _listen(self, frame: Frame, params: Mapping[str, Raw]) -> None:
+        wanted = frames.value_of(params["notifications"]) if "notifications" in params else {}
+        wanted = wanted if isinstance(wanted, dict) else {}
+        self._listening[bytes(frame.identifier)] = frame.data, wanted
+        told = {"notifications": wanted, "_meta": {SUBSCRIPTION: frame.identifier}}
+        method = "notifications/subscriptions/acknowledged"
+        self._say(encode({"jsonrpc": "2.0", "method": method, "params": told}))
+        subscribed = wanted.get("resourceSubscriptions")
+        for uri in subscribed if isinstance(subscribed, list) else ():
+            for member in self._holders(uri)[:1] if isinstance(uri, str) else ():
+                member.is_used = True
+                if member.state == "closed":
+                    # It hears of the stream when it has been discovered.
+                    self._open(member)
+        for member in self._members.values():
+            if member.state == "open" and not member.is_learning:
+                self._tell(member, frame.data)
+
+    def _list_tasks(self, frame: Frame) -> None:
+        members = [each for each in self._members.values() if each.state == "open"]
+        found: list[Raw] = []
+        left = {each.name for each in members}
+
+        def heard(member: Member, answer: Frame | None) -> None:
+            result = members_of(UNSET if answer is None else answer.result)
+            for task in _array(result.get("tasks")):
+                found.append(task)
+                self._own_task(text_of(members_of(task).get("taskId")), member)
+            left.discard(member.name)
+            if not left:
+                self._answer(frame, {"tasks": found})
+
+        for member in members:
+            self._ask(member, "tasks/list", {}, lambda answer, whose=member: heard(whose, answer))  # type: ignore[misc]
+        if not members:
+            self._answer(frame, {"tasks": []})
+
+    def _own_task(self, task: str | None, member: Member) -> None:
+        if task is not None:
+            self._tasks[task] = member
+            if len(self._tasks) > _MOST_TASKS:
+                del self._tasks[next(iter(self._tasks))]
+
+    def _notified(self, frame: Frame, method: str) -> None:
+        if method == "notifications/initialized":
+            return
+        if method == "notifications/cancelled" and (wanted := frame.param("requestId")) is not None:
+            key = frames.id_key(bytes(wanted))
+            self._trying.pop(key, None)
+            if self._listening.pop(bytes(wanted), None) is not None:
+                for member in self._members.values():
+                    if member.state == "open":
+                        self._tell(member, frame.data)
+            elif (cancelled := self._under_way.pop(key, None)) is not None:
+                self._cancel(cancelled, frame, key)
+            return
+        if method == "notifications/progress" and (token := frame.param("progressToken")) is not None:
+            asker, own = self._asked.get(frames.id_key(bytes(token)), (None, b""))
+            if asker is not None and not isinstance(frame.params, UnsetType):
+                shown = frames.replaced(frame.params, {"progressToken": own})
+                self._tell(asker, frames.replaced(frame.data, {"params": shown}))
+            return
+        for member in self._members.values():
+            if member.state == "open":
+                self._tell(member, frame.data)
+
+    def _cancel(self, member: Member, frame: Frame, key: Id) -> None:
+        before = len(member.held)
+        member.held = [each for each in member.held if (read := frames.read(each)) is None or read.key != key]
+        moves = member.interceptor.from_client(frame.data)
+        if len(member.held) == before and member.state == "open":
+            for each in moves.to_server:
+                self._tell(member, each)
+
+    # -- from a server --------------------------------------------------------------------------------------------
+
+    def _arrived(self, member: Member, data: bytes) -> None:
+        """What a server says, as the envelope shows it."""
+        frame = frames.read(data)
+        if frame is None:
+            return
+        if frame.is_response:
+            self._responded(member, frame, data)
+        elif frame.key is not None and not isinstance(frame.method, UnsetType):
+            self._questioned(member, frame, frame.method)
+        elif frame.method in _CHANGED:
+            self._learn(member)
+        elif frame.method == "notifications/cancelled":
+            wanted = frame.param("requestId")
+            mine = None if wanted is None else self._shown_id(member, bytes(wanted))
+            if mine is not None and not isinstance(frame.params, UnsetType):
+                shown = frames.replaced(frame.params, {"requestId": mine})
+                self._say(frames.replaced(frame.data, {"params": shown}))
+        elif frame.method != "notifications/subscriptions/acknowledged":
+            self._say(data)
+
+    def _responded(self, member: Member, frame: Frame, data: bytes) -> None:
+        key = frame.key or ("", b"")
+        if key not in self._under_way:
+            key = frames.same_id(key) or key
+        if self._under_way.get(key) is not member:
+            # Nobody has asked this server, or nobody waits for it any longer.
+            return
+        if key in self._trying:
+            request, owner, others = self._trying.pop(key)
+            if not isinstance(frame.error, UnsetType) and others:
+                if len(others) > 1:
+                    self._trying[key] = request, owner, others[1:]
+                if (again := frames.read(request)) is not None:
+                    self._pass(others[0], again, key, owner, [])
+                return
+        del self._under_way[key]
+        if not isinstance(frame.result, UnsetType) and b'"taskId"' in data[:4000]:
+            self._own_task(frames.task_of(frame.result), member)
+        self._say(data)
+
+    def _questioned(self, member: Member, frame: Frame, method: str) -> None:
+        """A request of the server's: under another id, and the user is told which server asks."""
+        self._number += 1
+        identifier = f"{self._prefix[member.name]}-{self._number}"
+        self._asked["s", identifier] = member, bytes(frame.identifier)
+        changes: dict[str, bytes | None] = {"id": encode(identifier)}
+        params = members_of(frame.params)
+        inner: dict[str, bytes | None] = {}
+        if "progressToken" in members_of(params.get("_meta")):
+            inner["_meta"] = frames.replaced(params["_meta"], {"progressToken": encode(identifier)})
+        if method == "elicitation/create" and (message := text_of(params.get("message"))) is not None:
+            inner["message"] = encode(f"[{member.name}] {message}")
+        if inner and not isinstance(frame.params, UnsetType):
+            changes["params"] = frames.replaced(frame.params, inner)
+        self._say(frames.replaced(frame.data, changes))
+
+    def _shown_id(self, member: Member, identifier: bytes) -> bytes | None:
+        """The id under which the client knows a server's request."""
+        for key, (whose, own) in self._asked.items():
+            if whose is member and frames.id_key(own) == frames.id_key(identifier):
+                return encode(key[1])
+        return None
+
+
+def _late(member: Member) -> str:
+    return f"It has not answered the handshake for {_PATIENCE:.0f} seconds; it may still be starting."
+
+
+def _with_param(frame: Frame, name: str, value: str) -> Frame:
+    assert not isinstance(frame.params, UnsetType)
+    changed = frames.replaced(frame.params, {name: encode(value)})
+    return frames.read(frames.replaced(frame.data, {"params": changed})) or frame
+
+
+def _array(raw: Raw | None) -> list[Raw]:
+    if raw is None:
+        return []
+    return [Raw(part) for part in frames.read_batch(bytes(raw)) or ()]

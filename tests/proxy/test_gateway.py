@@ -1,0 +1,166 @@
+"""The gateway as a program: the official SDK's client, and three servers behind it, one of them over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from . import programs, sdk, sites, talks
+from .harness import OBLIGING, call, environment, request, started
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+_SDK: dict[str, Any] = {
+    "command": sys.executable,
+    "args": ["-m", "tests.proxy.sdk", "stdio"],
+    "env": {"PYTHONPATH": _ROOT},
+}
+_TIME: dict[str, Any] = {
+    "command": sys.executable,
+    "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"],
+}
+_GIT: dict[str, Any] = {"command": sys.executable, "args": ["-m", "mcp_server_git"]}
+_OBLIGING: dict[str, Any] = {"command": OBLIGING[0], "args": [*OBLIGING[1:]]}
+
+
+def _file(folder: Path, **servers: dict[str, Any]) -> str:
+    path = folder / "servers.json"
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return str(path)
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "mcp_envelope", "gateway", *arguments]
+
+
+def _target(folder: Path, *arguments: str) -> Any:
+    program, *rest = _command(*arguments, "--vault", str(folder / "vault.db"))
+    env = programs.environment(folder)
+    return stdio_client(StdioServerParameters(command=program, args=rest, env=env, cwd=folder))
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[str]:
+    """The SDK's server, over HTTP."""
+    with sites.serving(sdk.app("http"), lifespan="on") as url:
+        yield f"{url}/mcp"
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Gateways that listen, in front of the same three servers."""
+    with ExitStack() as stack:
+        found = {}
+        for name, options in {"own": (), "shared": ("--share",)}.items():
+            folder = tmp_path_factory.mktemp(name)
+            file = _file(folder, sdk=_SDK, time=_TIME, git=_GIT)
+            more = ("--names", "short", "--vault", str(folder / "vault.db"), *options)
+            listening = programs.listening(folder, name, file, *more, command="gateway")
+            found[name] = f"{stack.enter_context(listening).url}/mcp"
+        yield found
+
+
+_TALKS = [talks.large_results, talks.progress, talks.cancellation, talks.a_budget_before_any_list]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("talk", _TALKS)
+def test_conversations(talk: talks.Talk, mode: str, tmp_path: Path) -> None:
+    file = _file(tmp_path, sdk=_SDK, time=_TIME, git=_GIT)
+    talks.hold(talk, _target(tmp_path, file, "--names", "short"), mode)
+
+
+@pytest.mark.parametrize("talk", [talks.questions, talks.notifications])
+def test_what_a_server_says_of_its_own_accord(talk: talks.Talk, tmp_path: Path) -> None:
+    file = _file(tmp_path, sdk=_SDK, time=_TIME, git=_GIT)
+    talks.hold(talk, _target(tmp_path, file, "--names", "short"), "legacy")
+
+
+@pytest.mark.parametrize("talk", [talks.large_results, talks.progress, talks.cancellation, talks.questions])
+def test_a_server_with_a_url(http: str, talk: talks.Talk, tmp_path: Path) -> None:
+    file = _file(tmp_path, remote={"type": "http", "url": http}, time=_TIME)
+    talks.hold(talk, _target(tmp_path, file, "--names", "short"), "legacy")
+
+
+@pytest.mark.parametrize("kind", ["own", "shared"])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("talk", _TALKS)
+def test_over_http(ways: dict[str, str], talk: talks.Talk, kind: str, mode: str) -> None:
+    talks.hold(talk, ways[kind], mode)
+
+
+@pytest.mark.parametrize("kind", ["own", "shared"])
+def test_clients_of_both_eras_at_a_time(ways: dict[str, str], kind: str) -> None:
+    async def one(number: int) -> None:
+        async with Client(ways[kind], mode=("legacy", "auto")[number % 2]) as client:
+            for step in range(4):
+                told = {"source_timezone": "UTC", "time": f"{number:02}:0{step}", "target_timezone": "UTC"}
+                rows, times = await asyncio.gather(
+                    client.call_tool("rows", {"count": 2, "tag": f"{number}-{step}"}),
+                    client.call_tool("convert_time", told),
+                )
+                assert rows.structured_content["rows"][1]["name"] == f"{number}-{step} 1"
+                assert f"T{told['time']}" in talks.said(times)
+
+    async def run() -> None:
+        await asyncio.gather(*[one(number) for number in range(4)])
+
+    asyncio.run(run())
+
+
+def test_a_server_that_does_not_start_costs_its_own_tools(tmp_path: Path) -> None:
+    file = _file(tmp_path, fine=_OBLIGING, broken={"command": sys.executable, "args": ["-c", "exit(7)"]})
+    with started(_command(file), tmp_path) as gateway:
+        hello = request(
+            0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "t"}
+        )
+        assert gateway.ask(hello)["result"]["capabilities"]["tools"] == {"listChanged": True}
+        names = [tool["name"] for tool in gateway.ask(request(1, "tools/list"))["result"]["tools"]]
+        assert {name.partition("__")[0] for name in names} == {"fine", "envelope_read"}
+        failed = gateway.ask(call(2, "broken__anything"))["result"]
+        assert failed["isError"] is True
+        assert "broken: The server ended (exit code 7)" in failed["content"][0]["text"]
+        told = gateway.ask(call(3, "fine__self"))["result"]["content"][0]["text"]
+        pid = json.loads(told)["pid"]
+        gateway.end_input()
+        assert gateway.wait() == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_what_is_remembered_is_private(tmp_path: Path) -> None:
+    file = _file(tmp_path, fine=_OBLIGING)
+    with started(_command(file), tmp_path) as gateway:
+        gateway.ask(request(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={}))
+    [kept] = (Path(environment(tmp_path)["XDG_STATE_HOME"]) / "mcp-envelope" / "servers").iterdir()
+    assert kept.stat().st_mode & 0o077 == 0
+    assert kept.parent.stat().st_mode & 0o077 == 0
+
+
+def test_nothing_outlives_a_gateway_that_is_killed(tmp_path: Path) -> None:
+    file = _file(tmp_path, fine=_OBLIGING)
+    with started(_command(file), tmp_path) as gateway:
+        gateway.ask(request(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={}))
+        family = json.loads(gateway.ask(call(1, "fine__family"))["result"]["content"][0]["text"])
+        gateway.process.kill()
+        gateway.process.wait()
+        assert all(map(programs.is_gone, family))
+
+
+def test_a_signal_ends_it(tmp_path: Path) -> None:
+    file = _file(tmp_path, fine=_OBLIGING)
+    with started(_command(file), tmp_path) as gateway:
+        gateway.ask(request(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={}))
+        pid = json.loads(gateway.ask(call(1, "fine__self"))["result"]["content"][0]["text"])["pid"]
+        gateway.process.terminate()
+        assert gateway.wait() == 143
+        assert programs.is_gone(pid)
