@@ -28,6 +28,7 @@ MIN_TOKENS: Final = 128
 MIN_BYTES: Final = 512
 
 _CONTINUATION: Final = bytes(range(0x80, 0xC0))
+_NOT_LEAD4: Final = bytes(range(0xF0))
 # The most bytes that one unit of a meter can stand for; 128 for a meter that isn't listed.
 _MOST_BYTES: Final = {"bytes": 1, "estimate": 8, "chars4": 12}
 
@@ -42,6 +43,7 @@ class Caps(msgspec.Struct, frozen=True):
     """What a client takes at most, besides the budget: past any of these, it cuts or hides a result itself."""
 
     max_bytes: int | None = None
+    # In UTF-16, as JavaScript counts them: most clients are written in it.
     characters: int | None = None
     lines: int | None = None
     # Of the text of a failure.
@@ -79,8 +81,7 @@ class Caps(msgspec.Struct, frozen=True):
         if self.max_bytes is not None:
             load = -(-len(text) * limit // self.max_bytes)
         if self.characters is not None:
-            characters = len(text) if text.isascii() else len(text.translate(None, _CONTINUATION))
-            load = max(load, -(-characters * limit // self.characters))
+            load = max(load, -(-_utf16_units(text) * limit // self.characters))
         if self.lines is not None:
             load = max(load, -(-(text.count(b"\n") + 1) * limit // self.lines))
         return load
@@ -217,19 +218,19 @@ class _Bytes:
         return len(text)
 
 
-_NOT_LEAD4 = bytes(range(0xF0))
-
-
 class _Chars4:
     name = "chars4"
     unit = "tokens"
 
     def count(self, text: bytes) -> int:
-        units = len(text)
-        if not text.isascii():
-            # One unit per character, and a second one for each four-byte character.
-            units = len(text.translate(None, _CONTINUATION)) + len(text.translate(None, _NOT_LEAD4))
-        return -(-units // 4)
+        return -(-_utf16_units(text) // 4)
+
+
+def _utf16_units(text: bytes) -> int:
+    if text.isascii():
+        return len(text)
+    # One unit per character, and a second one for each four-byte character.
+    return len(text.translate(None, _CONTINUATION)) + len(text.translate(None, _NOT_LEAD4))
 
 
 # The kinds of byte. Letters are grouped by their frequency in English, so that random letters, which make many

@@ -42,10 +42,12 @@ LIMITS = st.builds(
 
 def within(text: bytes, caps: Caps, is_error: bool) -> bool:
     words = text.decode()
+    # As JavaScript counts, in which most clients are written.
+    size = len(words.encode("utf-16-le")) // 2
     most = [caps.characters, caps.error_characters if is_error else None]
     return (
         len(text) <= (caps.max_bytes or len(text))
-        and len(words) <= min([each for each in most if each is not None], default=len(words))
+        and size <= min([each for each in most if each is not None], default=size)
         and words.count("\n") + 1 <= (caps.lines or 1 << 30)
     )
 
@@ -58,6 +60,15 @@ def test_a_result_is_within_all_limits(payload: Any, caps: Caps, limit: int, is_
     for lane in lanes:
         assert budget.meter.count(lane) <= limit
         assert within(lane, caps, is_error)
+
+
+def test_a_character_beyond_the_first_plane_counts_as_two() -> None:
+    budget = Budget(9000, meter_named("estimate"), caps=Caps(error_characters=3000))
+    (block,) = json.loads(seal("😀" * 2000, budget=budget, is_error=True).content)[-1:]
+    assert block["text"].count("😀") <= 1500
+    text = ("😀 " * 1000).encode()
+    assert Caps(characters=3000).load(text, 100) == 100
+    assert Caps(characters=2999).load(text, 100) == 101
 
 
 @given(payload=PAYLOADS, caps=LIMITS, limit=st.integers(300, 4000))

@@ -136,6 +136,20 @@ def test_a_client_that_shows_no_images_gets_the_reason(tmp_path: Path) -> None:
     assert "copilot-cli doesn't show" in refused["content"][0]["text"]
 
 
+@pytest.mark.parametrize("name", ["claude-code", "opencode"])
+@pytest.mark.parametrize("pillow", [True, False])
+def test_a_client_that_makes_files_smaller_itself_gets_them(
+    name: str, pillow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without Pillow, what is kept here would not be seen at all.
+    monkeypatch.setattr("mcp_envelope.fit.images.has_pillow", lambda: pillow)
+    talk = Talk(tmp_path)
+    talk.meet(name)
+    talk.listed(tool("t"))
+    large = image(screens.screenshot(20_000) + bytes(5_000_000))
+    assert talk.called("t", {"content": [large]}) == {"content": [large]}
+
+
 AUDIO = {"type": "audio", "data": "aGk=" * 30_000, "mimeType": "audio/wav"}
 ARCHIVE = {"type": "resource", "resource": {"uri": "x://1", "blob": "aGk=" * 30_000}}
 

@@ -200,7 +200,8 @@ def test_the_tool_costs_a_model_at_most_150_tokens_and_a_budget_argument_12() ->
         shown = {name: entry[name] for name in ("name", "description", "inputSchema")}
         return meter_named("exact").count(json.dumps(shown, separators=(",", ":")).encode())
 
-    assert tokens(Gateway().read_tool()) <= 150
+    # Clients put five tokens before the name: mcp__orders__envelope_read.
+    assert tokens(Gateway().read_tool()) <= 145
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     tool = {"name": "weather", "description": "The weather in a city.", "inputSchema": schema}
     assert 0 < tokens(Gateway().listed(tool, Published())) - tokens(tool) <= 12

@@ -53,8 +53,8 @@ TOOL: Final[dict[str, Any]] = {
     "name": READ_TOOL,
     "title": "Read a stored result",
     "description": (
-        'Reads more of a cut result: sql="SELECT city, count(*) FROM items GROUP BY 1" (texts: lines(n, text)), '
-        'lines="9-12", grep (RE2), query (JMESPath).'
+        'Reads more of cut results: sql="SELECT city,count(*) FROM items GROUP BY 1" (texts: lines(n,text)), '
+        'lines="9-12", grep (RE2), query (JMESPath)'
     ),
     "inputSchema": {
         "type": "object",
