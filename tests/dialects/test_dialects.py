@@ -269,6 +269,13 @@ def test_a_plain_value_works_in_every_dialect(name: str) -> None:
         json.loads(seal(value, dialect=name).to_json())
 
 
+def test_transcend_names_members_that_were_dropped_once() -> None:
+    sealed = seal({f"k{n}": "x" * 90 for n in range(40)}, dialect="transcend", tokens=100)
+    dropped = json.loads(sealed.structured or b"")["dropped"]
+    assert dropped["kind"] == "properties"
+    assert dropped["note"].startswith(f"Dropped {dropped['count']} properties to fit")
+
+
 @pytest.mark.parametrize("name", ["native", "transcend", "gel"])
 def test_rankings_of_a_reply_are_used(name: str) -> None:
     reply = Reply({"rows": [{"n": n} for n in range(3000)]}, rank={"/rows": rank("-n")})

@@ -69,6 +69,17 @@ def fitted_to(room: int, document: Any, **more: Any) -> tuple[Any, list[tuple[st
     return json.loads(fitted.json), [(cut.path, cut.kept, cut.total) for cut in fitted.cuts]
 
 
+def test_a_list_of_which_nothing_fits_keeps_its_name() -> None:
+    node = parse(encode({"rows": ["x" * 90] * 300, "title": "t" * 400, "total": 300}))
+    fitted = Fitter(node).fit(40)
+    assert fitted is not None
+    assert json.loads(fitted.json) == {"rows": [], "total": 300}
+    assert [(cut.path, cut.kind, cut.kept, cut.total) for cut in fitted.cuts] == [
+        ("/rows", "items", 0, 300),
+        ("", "properties", 2, 3),
+    ]
+
+
 def test_a_list_whose_items_cannot_be_cut_is_left_empty() -> None:
     assert fitted_to(100, [10**200, 10**200]) == ([], [("", 0, 2)])
 

@@ -238,7 +238,8 @@ def _left_out(plan: Plan) -> str:
 
 
 def _counted(cut: Cut) -> str:
-    return _noun(cut) if cut.kind == "items" else f"{cut.kind} of {_noun(cut)}"
+    noun = _noun(cut)
+    return noun if cut.kind in ("items", noun) else f"{cut.kind} of {noun}"
 
 
 def _noun(cut: Cut) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Literal
 
-from ..jsontext.document import MAX_DEPTH, Buffer, Kind, Member, Node, TooDeep, encode, readable
+from ..jsontext.document import MAX_DEPTH, Buffer, Kind, Member, Node, TooDeep, encode, kind_of, readable
 from ..schema import FREE, Place
 from .ranking import Ranking
 from .text import string_head
@@ -248,11 +248,11 @@ class FitNode:
         return None
 
     def must_keep(self, give: Give) -> int:
-        """Return how many items of a list must stay: at least one, as long as anything else can be given up."""
+        """Return how many items of a list must stay: at least one, until whole members of objects are given up."""
         total = self.node.total()
         if self.rigid or self.open_place.frozen_items:
             return total
-        return min(total, max(self.open_place.min_items, 1 if give < Give.EVERYTHING else 0))
+        return min(total, max(self.open_place.min_items, 1 if give < Give.PROPERTIES else 0))
 
     def must_have(self, give: Give) -> Sequence[int]:
         """Return the members of an object that must stay: those the schema requires, and as many as it requires."""
@@ -583,6 +583,13 @@ class Fitter:
             around = len(member.raw_key) + 2
             if around + len(member.value) <= left:
                 left -= around + len(member.value)
+                chosen.add(index)
+            elif (
+                kind_of(member.value) == "array"
+                and (least := around + value.least_child(index, member.value, give, room)) <= left
+            ):
+                # Its name stays, if only to tell how many items it had.
+                left -= least
                 chosen.add(index)
             elif not chosen and around + value.least_child(index, member.value, give, room) <= left:
                 left = 0
