@@ -31,9 +31,11 @@ _HANDLE: Final = re.compile(r'handle"?[:=] ?"?(\w{20,43})')
 _SQL: Final = re.compile(r'\bsql=\\?"SELECT .*? FROM (?:\\?"([^"\\]+)\\?"|(\w+))', re.IGNORECASE)
 _COUNT: Final = re.compile(r"(\d+) (rows|sampled|more)")
 _HEADLINE: Final = re.compile(
-    r"(All|/\S*): ((?:\d+ (?:rows|sampled|more)(?:, )?)*) ?(files|headings|definitions|levels)?"
+    r"(All|/\S*): ((?:\d+ (?:rows|sampled|more)(?:, )?)+"
+    r"|\d+ (files|headings|definitions|commits)\b.*|(lines with).*)"
 )
 _FIELD: Final = re.compile(r'("(?:[^"\\]|\\.)*"|[^:]+): (.+)')
+_MEANS_BY: Final = re.compile(r'Means by ("(?:[^"\\]|\\.)*"|\S+)')
 _PREVIEW: Final = "Preview (first 2KB):\n"
 
 
@@ -119,16 +121,27 @@ class Reply:
             return list(given)
         found: list[dict[str, Any]] = []
         kind = ""
+        told: dict[str, str] = {}
         for line in self.texts[0].split("\n") if len(self.texts) > 1 else ():
             if headline := _HEADLINE.fullmatch(line):
-                kind = headline[3] or ""
+                kind = headline[3] or ("linesWith" if headline[4] else "")
                 figures = {name: int(count) for count, name in _COUNT.findall(headline[2] or "")}
                 path = "" if headline[1] == "All" else headline[1]
-                found.append({"path": path, **figures, "fields": {}, **({kind: []} if kind else {})})
+                found.append(
+                    {
+                        "path": path,
+                        **figures,
+                        "fields": {},
+                        **({kind: [], "told": headline[2]} if kind else {}),
+                    }
+                )
+                told = found[-1]["fields"]
+            elif found and (by := _MEANS_BY.fullmatch(line)):
+                told = found[-1].setdefault("meansBy", {})[_bare(by[1])] = {}
             elif found and kind:
                 found[-1][kind].append(line)
             elif found and (field := _FIELD.fullmatch(line)):
-                found[-1]["fields"][_bare(field[1])] = field[2]
+                told[_bare(field[1])] = field[2]
         return found
 
     def profile(self, path: str) -> dict[str, Any]:
@@ -196,12 +209,24 @@ class Reply:
         number = self.numbered[-1][0] if self.numbered else None
         return number if _SEAM.search(self.texts[-1]) or not self.is_missing else None
 
-    def outline(self, kind: str) -> tuple[list[str], int]:
-        """Entries of this kind, and how many more there are."""
+    def outline(self, kind: str) -> Outline:
         for each in self._profiles:
             if isinstance(each.get(kind), list):
-                return each[kind], int(each.get("more", 0))
-        return [], -1
+                return Outline(each[kind], each.get("told", ""))
+        return Outline([], "")
+
+
+class Outline:
+    """The entries of an outline, how many are left out between them, and what is told of all."""
+
+    def __init__(self, entries: list[str], told: str) -> None:
+        gaps = [match for each in entries if (match := re.fullmatch(r"… (\d+) more", each))]
+        self.entries = [each for each in entries if not re.fullmatch(r"… \d+ more", each)]
+        self.more = sum(int(gap[1]) for gap in gaps)
+        # What is told of the first lines is not about all.
+        told = "" if "in the first" in told else told
+        self.counts = {name: int(count) for count, name in re.findall(r"(\d+) ([a-z]+)", told)}
+        self.changed = [int(count) for count in re.findall(r"[+-](\d+)", told)]
 
 
 def _json(text: str) -> Any:
@@ -215,17 +240,17 @@ def _json(text: str) -> Any:
 
 _PART: Final = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^,"]|"|,(?! ))+)(?:, |$)')
 _FIGURE: Final = re.compile(
-    r"(min|max|mean|median|sum) (-?[\d.]+(?:e[-+]?\d+)?)(?: \(row (\d+)(?: (.+))?\))?"
+    r'(min|max|mean|median|sum) (-?[\d.]+(?:e[-+]?\d+)?)(?: \(row (\d+)(?: ("(?:[^"\\]|\\.)*"|[^"].*?))?\))?(?: |$)'
 )
-_COUNTED: Final = re.compile(r'("(?:[^"\\]|\\.)*"|.+): (\d+)')
+_COUNTED: Final = re.compile(r'("(?:[^"\\]|\\.)*"|.+):(\d+)')
+_MEAN: Final = re.compile(r'("(?:[^"\\]|\\.)*"|.+):(-?[\d.]+(?:e[-+]?\d+)?)')
 
 
 class Field:
-    """What a line such as `min 1, max 9, mean 4.5, 12 distinct, most a: 7, b: 5` says."""
+    """What a line such as `min 1 max 9 mean 4.5, 12 distinct, most a:7, b:5` says."""
 
     def __init__(self, line: str) -> None:
         self.figures: dict[str, float] = {}
-        self.labels: dict[str, tuple[int, str]] = {}
         self.distinct: int | None = None
         self.values: dict[str, int] = {}
         self.top: dict[str, int] = {}
@@ -233,10 +258,8 @@ class Field:
         counted = self.values
         for match in _PART.finditer(line):
             part = match[1]
-            if figure := _FIGURE.fullmatch(part):
-                self.figures[figure[1]] = _number(figure[2])
-                if figure[3]:
-                    self.labels[figure[1]] = int(figure[3]), _bare(figure[4] or "")
+            if not match.start() and (figures := list(_FIGURE.finditer(part))):
+                self.figures = {figure[1]: _number(figure[2]) for figure in figures}
             elif part.endswith(" distinct") and part[:-9].isdigit():
                 self.distinct = int(part[:-9])
             elif (dates := re.fullmatch(r"(\d{4}-\S+) to (\d{4}-\S+)", part)) and not match.start():
@@ -248,6 +271,12 @@ class Field:
                     counted, part = self.top, part[5:]
                 if pair := _COUNTED.fullmatch(part):
                     counted[_bare(pair[1])] = int(pair[2])
+
+
+def means(line: str) -> dict[str, float]:
+    """What a line such as `open:4.5, closed:12` says."""
+    pairs = [_MEAN.fullmatch(match[1]) for match in _PART.finditer(line)]
+    return {_bare(pair[1]): float(pair[2]) for pair in pairs if pair}
 
 
 def _bare(text: str) -> str:
@@ -290,6 +319,9 @@ def _of_table(asked: Question, reply: Reply) -> Any:
             if other == asked.value and value is not None
         ]
         return rows[0] if rows and "…" not in str(rows[0]) else NOT_KNOWN
+    if asked.sort == "group mean":
+        line = profile.get("meansBy", {}).get(asked.other, {}).get(asked.column, "")
+        return means(line).get(_spelled(asked.value), NOT_KNOWN)
     if field is None:
         return NOT_KNOWN
     if asked.sort == "extreme" and "max" in field.figures:
@@ -410,36 +442,59 @@ def _subjects(lines: list[str], commit: str) -> Iterator[str]:
 
 def _of_outline(asked: Question, reply: Reply) -> Any:
     if asked.sort in ("files", "which files", "all added", "most added", "added", "removed"):
-        entries, more = reply.outline("files")
-        found = [match for each in entries if (match := re.fullmatch(r"(.+?):? \+(\d+) -(\d+)", each))]
-        counts = {match[1]: (int(match[2]), int(match[3])) for match in found}
-        if asked.sort in ("added", "removed"):
-            return counts[asked.value][asked.sort == "removed"] if asked.value in counts else NOT_KNOWN
-        if asked.sort == "files":
-            return len(entries) + more if entries else NOT_KNOWN
-        if more or not counts:
-            return NOT_KNOWN
-        if asked.sort == "which files":
-            return sorted(counts)
-        if asked.sort == "most added":
-            return max(counts, key=lambda name: counts[name][0])
-        return sum(added for added, _ in counts.values())
-    entries, more = reply.outline("headings")
+        return _of_files(asked, reply.outline("files"))
     if asked.sort in ("headings", "sections", "heading at"):
-        found = [match for each in entries if (match := re.fullmatch(r"(\d+): (#+) (.+)", each))]
+        outline = reply.outline("headings")
+        found = [match for each in outline.entries if (match := re.fullmatch(r"(\d+): (#+) (.+)", each))]
         if asked.sort == "headings":
-            return len(entries) + more if entries else NOT_KNOWN
+            return outline.counts.get("headings", NOT_KNOWN)
         if asked.sort == "heading at":
             return next((int(match[1]) for match in found if match[3] == asked.value), NOT_KNOWN)
-        return NOT_KNOWN if more or not found else [match[3] for match in found if len(match[2]) == 2]
-    entries, more = reply.outline("definitions")
-    found = [match for each in entries if (match := re.fullmatch(r"(\d+): (.+)", each))]
-    named = [(int(each[1]), match[1]) for each in found if (match := FUNCTION.match(each[2]))]
+        return NOT_KNOWN if outline.more or not found else [match[3] for match in found if len(match[2]) == 2]
+    if asked.sort in ("commits", "subject", "first subject"):
+        outline = reply.outline("commits")
+        if asked.sort == "commits":
+            return outline.counts.get("commits", NOT_KNOWN)
+        found = [match for each in outline.entries if (match := re.fullmatch(r"([0-9a-f]{7}) (.+)", each))]
+        return next((each[2] for each in found if str(asked.value).startswith(each[1])), NOT_KNOWN)
+    if asked.sort in ("errors", "top error", "code"):
+        outline = reply.outline("linesWith")
+        found = [match for each in outline.entries if (match := re.fullmatch(r"(\w+): (\d+)", each))]
+        counts = {match[1]: int(match[2]) for match in found}
+        codes = {name: count for name, count in counts.items() if CODE.match(f"error {name}")}
+        if asked.sort == "top error":
+            return max(codes, key=lambda code: codes[code]) if codes else NOT_KNOWN
+        return counts.get("error" if asked.sort == "errors" else asked.value, NOT_KNOWN)
+    outline = reply.outline("definitions")
+    found = [match for each in outline.entries if (match := re.fullmatch(r"(\d+): (.+)", each))]
+    if asked.sort == "functions":
+        of_these = [outline.counts[name] for name in ("def", "function") if name in outline.counts]
+        return sum(of_these) if of_these else NOT_KNOWN
+    named = [(int(each[1]), match[1] if (match := FUNCTION.match(each[2])) else each[2]) for each in found]
     if asked.sort == "function at":
         return next((line for line, name in named if name == asked.value), NOT_KNOWN)
-    if asked.sort in ("functions", "last function") and named and not more:
-        return len(named) if asked.sort == "functions" else named[-1][1]
-    return NOT_KNOWN
+    # The last entry is the last one; it is a function if it is nothing else by its own word.
+    is_function = named and re.fullmatch(r"\w+", named[-1][1])
+    return named[-1][1] if asked.sort == "last function" and is_function else NOT_KNOWN
+
+
+def _of_files(asked: Question, outline: Outline) -> Any:
+    found = [match for each in outline.entries if (match := re.fullmatch(r"(.+?) \+(\d+) -(\d+)", each))]
+    counts = {_bare(match[1]): (int(match[2]), int(match[3])) for match in found}
+    if not counts:
+        return NOT_KNOWN
+    if asked.sort in ("added", "removed"):
+        return counts[asked.value][asked.sort == "removed"] if asked.value in counts else NOT_KNOWN
+    if asked.sort == "files":
+        return outline.counts.get("files", NOT_KNOWN)
+    if asked.sort == "which files":
+        return NOT_KNOWN if outline.more else sorted(counts)
+    if asked.sort == "all added":
+        return outline.changed[0] if outline.changed else NOT_KNOWN
+    # Files that are not shown have no more changes than the last one shown.
+    best = max(counts, key=lambda name: counts[name][0])
+    is_known = not outline.more or counts[best][0] > sum(list(counts.values())[-2])
+    return best if is_known else NOT_KNOWN
 
 
 def _of_lines(asked: Question, text: str) -> Any:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+import statistics
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,9 +16,16 @@ from answers.__main__ import asked
 from answers.contestants import Contestant, Ours, head_and_tail, prefix, preview
 from answers.data import DataSet, columns
 from answers.questions import Question, is_right, questions
-from answers.reader import NOT_KNOWN, Reply, first_answer, further_call, second_answer
+from answers.reader import NOT_KNOWN, Field, Reply, first_answer, further_call, means, second_answer
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from mcp_envelope.fit.columns import Records
+from mcp_envelope.fit.profile import profile
+from mcp_envelope.jsontext.document import parse
 from mcp_envelope.vault.vault import Vault, open_vault
+
+from .conftest import examples
 
 
 @pytest.fixture
@@ -93,3 +104,106 @@ def test_a_call_names_only_what_the_reply_names(vault: Vault) -> None:
     unseen = Question("tickets", False, "sum", "", 0, "/tickets", "never_shown")
     assert further_call(unseen, reply) is None
     assert second_answer(unseen, ['{"_envelope": {"error": {"code": "BAD_QUERY"}}}']) is NOT_KNOWN
+
+
+# -- every figure that a profile tells, against the same by hand ------------------------------------------------
+
+_TEXTS = st.sampled_from(["", "a", "b", "min 3", "7 null", "x, y:2", "1", "true", "é…", 'say "a"', "a" * 50])
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "whole": st.integers(-50, 10**6),
+    "few": st.integers(0, 3),
+    "part": st.floats(-1e6, 1e6).map(lambda number: round(number, 3) + 0.0),
+    "text": _TEXTS,
+    "flag": st.booleans(),
+    "mixed": _TEXTS | st.integers(0, 2),
+    "day": st.dates().map(str),
+    "list": st.lists(st.integers(), max_size=3),
+}
+
+
+@st.composite
+def _records(draw: st.DrawFn) -> list[dict[str, Any]]:
+    names = draw(st.lists(st.sampled_from(sorted(_VALUES)), min_size=1, max_size=8, unique=True))
+    nullable = {name: _VALUES[name] | st.none() if draw(st.booleans()) else _VALUES[name] for name in names}
+    rows = draw(st.lists(st.fixed_dictionaries(nullable), min_size=5, max_size=40))
+    return [{"in": row} if draw(st.just(len(names) == 1)) else row for row in rows]
+
+
+def _close(told: float, right: float, digits: int) -> bool:
+    return math.isclose(told, right, rel_tol=10.0**-digits, abs_tol=1e-12)
+
+
+@given(rows=_records(), room=st.integers(60, 3000))
+@settings(max_examples=examples(150))
+def test_a_profile_tells_only_what_is_so(rows: list[dict[str, Any]], room: int) -> None:
+    records = Records.of(parse(json.dumps(rows).encode()))
+    assert records is not None
+    made = profile(records).within(room)
+    assert len(json.dumps(made, separators=(",", ":"), ensure_ascii=False).encode()) <= room
+    if not made:
+        return
+    assert made["rows"] == len(rows)
+    every = columns_of(rows)
+    assert len(made["fields"]) + made.get("more", 0) == len(every)
+    for name, line in made["fields"].items():
+        values = every[name]
+        given = [value for value in values if value is not None]
+        field = Field(line)
+        told_nulls = re.search(r"(?:^|, )(\d+) null$", line)
+        assert (int(told_nulls[1]) if told_nulls else 0) == len(values) - len(given)
+        if given and name.endswith("list"):
+            assert (
+                f"lists of {min(map(len, given))} to {max(map(len, given))}, {sum(map(len, given))} items"
+                in line
+            )
+            continue
+        if field.figures:
+            assert field.figures["min"] == min(given)
+            assert field.figures["max"] == max(given)
+            assert _close(field.figures.get("mean", _mean(given)), _mean(given), 5)
+            assert _close(field.figures.get("median", statistics.median(given)), statistics.median(given), 5)
+            assert _close(field.figures.get("sum", math.fsum(given)), math.fsum(given), 11)
+            for sort, row in re.findall(r"(min|max) \S+ \(row (\d+)", line):
+                assert values[int(row)] == field.figures[sort]
+        if field.first:
+            assert [field.first, field.last] == [min(given), max(given)]
+        counts = Counter((type(value), value) for value in given)
+        if field.distinct is not None:
+            assert field.distinct == len(counts)
+        counted = {**field.values, **field.top}
+        assert all(
+            counts.total()
+            and counted[text] in [count for (_, value), count in counts.items() if _is(text, value)]
+            for text in counted
+        )
+        if field.values:
+            assert sum(field.values.values()) == len(given)
+        if field.top:
+            most = [count for _, count in counts.most_common(len(field.top))]
+            assert list(field.top.values()) == most
+    for by, lines in made.get("meansBy", {}).items():
+        for name, line in lines.items():
+            groups: dict[str, list[float]] = {}
+            for group, value in zip(every[by], every[name], strict=True):
+                if group is not None and value is not None:
+                    groups.setdefault(str(group).lower() if type(group) is bool else str(group), []).append(
+                        value
+                    )
+            told = means(line)
+            assert told.keys() == groups.keys()
+            assert all(_close(told[group], _mean(groups[group]), 5) for group in groups)
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _is(text: str, value: Any) -> bool:
+    shown = str(value).lower() if type(value) is bool else str(value)
+    return text == shown or (text.endswith("…") and shown.startswith(text[:-1]))
+
+
+def columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    if set(rows[0]) == {"in"}:
+        rows = [{f"in.{name}": value for name, value in row["in"].items()} for row in rows]
+    return {name: [row[name] for row in rows] for name in rows[0]}

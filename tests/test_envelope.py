@@ -101,7 +101,7 @@ def test_a_map_keeps_whole_members() -> None:
 def test_json_inside_a_string_stays_json() -> None:
     sealed = seal({"result": json.dumps({"rows": [record(n) for n in range(500)]})}, tokens=1000)
     rows = json.loads(structured(sealed)["result"])["rows"]
-    assert rows == [record(n) for n in range(len(rows))]
+    assert rows == [record(row["id"]) for row in rows]
     assert len(rows) > 5
     assert sealed.cuts[0].path == "/result/rows"
 

@@ -278,6 +278,11 @@ def fullest(plan: Plan, size: int, finish: Finish, like: Lane | None = None) -> 
             lane = finish(size, length=length)
             if lane is not None and lane.fits(limit):
                 return lane
+            # And once without its whitespace: with its profile, one that is cut may be longer than that, so the
+            # search could pass over it.
+            lane = finish(size - 1, length=length)
+            if lane is not None and not lane.cuts and lane.fits(limit):
+                return lane
         guess = int(min(limit, size) * rate)
         lane = largest_room(partial(finish, length=length), limit, guess, most)
         if lane is not None:

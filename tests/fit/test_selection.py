@@ -56,7 +56,11 @@ def test_extremes_of_the_numbers_that_the_call_names_stay() -> None:
     assert kept is not None
     assert prices.index(max(prices)) in kept
     assert prices.index(min(prices)) in kept
-    assert chosen(rows, {"sort_by": "name"}) is None
+    # Without that, the largest stays.
+    kept = chosen(rows, {"sort_by": "name"})
+    assert kept is not None
+    assert prices.index(max(prices)) in kept
+    assert 490 not in kept
 
 
 def test_most_of_what_is_kept_is_the_beginning() -> None:
@@ -81,16 +85,16 @@ def jobs(count: int, **failed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def test_three_of_the_beginning_then_two_after_each_row_that_stands_out() -> None:
+def test_two_of_the_beginning_then_two_after_each_row_that_stands_out() -> None:
     order = order_of(jobs(100, failed=40, error=60, denied=80))
     assert order is not None
-    assert order[:12] == [0, 1, 2, 40, 3, 4, 60, 5, 6, 80, 7, 8]
+    assert order[:12] == [0, 1, 40, 2, 3, 60, 4, 5, 80, 6, 7, 8]
 
 
 def test_bad_rows_go_before_those_that_are_only_rare() -> None:
     order = order_of(jobs(100, skipped=20, failed=40))
     assert order is not None
-    assert order[:7] == [0, 1, 2, 40, 3, 4, 20]
+    assert order[:6] == [0, 1, 40, 2, 3, 20]
 
 
 def test_a_value_is_rare_in_one_row_of_twenty() -> None:
@@ -168,3 +172,27 @@ def test_a_status_that_differs_in_most_rows_is_none() -> None:
     for values, is_status in [(20, True), (21, False)]:
         rows = [{"n": number, "status": f"failed {number % values}"} for number in range(40)]
         assert (order_of(rows) is not None) == is_status
+
+
+def test_the_largest_of_each_number_stays() -> None:
+    """The record with the most of something is what is asked for most."""
+    rows: list[dict[str, Any]] = [
+        {"id": n, "size": n * 37 % 501, "age": n * 91 % 503, "same": 5, "up": 7 * n, "status": "ok"}
+        for n in range(400)
+    ]
+    order = order_of(rows)
+    assert order is not None
+    size, age = [max(range(400), key=lambda index: rows[index][name]) for name in ("size", "age")]
+    assert order[:7] == [0, 1, size, 2, age, 3, 4]
+    # Rows that stand out for another reason go first.
+    rows[200]["status"] = "failed"
+    order = order_of(rows)
+    assert order is not None
+    assert order[:8] == [0, 1, 200, 2, 3, size, 4, age]
+
+
+def test_there_is_no_largest_if_several_are_or_most_rows_have_none() -> None:
+    rows: list[dict[str, Any]] = [{"id": n, "size": min(n, 50)} for n in range(100)]
+    assert order_of(rows) is None
+    assert order_of([{"id": n, "size": 900 - n if 10 < n < 50 else None} for n in range(100)]) is None
+    assert order_of([n * 37 % 101 for n in range(100)]) is None

@@ -285,8 +285,13 @@ def _profile_lines(profile: Mapping[str, Any]) -> list[str]:
     entries = [name for name, value in profile.items() if isinstance(value, list)]
     where = _shown(profile["path"]) if "path" in profile else "All"
     fields = [f"{_shown(name)}: {said}" for name, said in profile.get("fields", {}).items()]
-    said = " ".join(text for text in (figures, *entries) if text)
-    return [f"{where}: {said}", *fields, *(line for name in entries for line in profile[name])]
+    for by, means in profile.get("meansBy", {}).items():
+        fields += [f"Means by {_shown(by)}", *(f"{_shown(name)}: {said}" for name, said in means.items())]
+    return [
+        f"{where}: {profile.get('told') or figures}",
+        *fields,
+        *(line for name in entries for line in profile[name]),
+    ]
 
 
 def _reply_lines(outcome: Outcome, length: int) -> list[str]:

@@ -82,6 +82,7 @@ class Records:
             if kinds & {dict, list, msgspec.Raw}:
                 values = ()
             elif bool in kinds and kinds & {int, float}:
+                values = () if "true" in values or "false" in values else values
                 values = [str(value).lower() if type(value) is bool else value for value in values]
             self._counts[name] = Counter(values)
             self._counts[name].pop(None, None)

@@ -1,9 +1,10 @@
 """Which rows of a list are worth keeping besides its beginning.
 
-Strategy: a few rows stand out: those whose status is rare or bad, those that the words of the call match best (BM25
-over the row's text), and the extremes of the numbers that the call names. They are mixed with the beginning of the
-list, so that whatever number of rows fits, most of them are the beginning and some are those. What is kept is shown
-in its original order. Everything here is bounded: a list too large to be decoded in passing keeps its beginning.
+Strategy: a few rows stand out: those whose status is rare or bad, those that the words of the call match best
+(BM25 over the row's text), the extremes of the numbers that the call names, and the largest of other numbers. They
+are mixed with the beginning of the list, so that whatever number of rows fits, most of them are the beginning and
+some are those. What is kept is shown in its original order. Everything here is bounded: a list too large to be
+decoded in passing keeps its beginning.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from ..jsontext.document import Buffer
 from .columns import Records
 
 _MOST_OF_A_KIND: Final = 8
-# The beginning goes first with so many rows; after that, each row that stands out follows so many others.
-_HEAD: Final = 3
+# The beginning goes first with so many rows; so many more follow each row that stands out.
+_HEAD: Final = 2
 _BETWEEN: Final = 2
+# So many rows are kept for the largest number in them.
+_MOST_LARGEST: Final = 4
 # A value is rare if it is in at most this share of the rows.
 _RARE: Final = 0.05
 _MOST_VALUES: Final = 16
@@ -70,16 +73,23 @@ def _words(value: Any, depth: int = 0) -> list[str]:
 
 def select(records: Records, items: Sequence[Buffer], words: Words) -> list[int] | None:
     """Return all indices, those to keep first; None if the beginning is as good as anything."""
-    notable = dict.fromkeys([*_bad(records), *_matching(items, words.values), *_extremes(records, words.all)])
-    if not notable:
+    notable, largest = standing_out(records, items, words)
+    if not notable and not largest:
         return None
     order = list(range(_HEAD))
     at = _HEAD
-    for index in notable:
-        order += [index, *range(at, at + _BETWEEN)]
-        at += _BETWEEN
+    for indices, between in ((notable, _BETWEEN), (largest, 1)):
+        for index in indices:
+            order += [index, *range(at, at + between)]
+            at += between
     order += range(at, records.total)
     return list(dict.fromkeys([index for index in order if index < records.total]))
+
+
+def standing_out(records: Records, items: Sequence[Buffer], words: Words) -> tuple[list[int], list[int]]:
+    """Return the rows that stand out by what they say or by what was asked, and those with the largest numbers."""
+    notable = [*_bad(records), *_matching(items, words.values), *_extremes(records, words.all)]
+    return list(dict.fromkeys(notable)), _largest(records)
 
 
 def _bad(records: Records) -> list[int]:
@@ -117,6 +127,21 @@ def _extremes(records: Records, words: Collection[str]) -> list[int]:
         if len(numbers) * 2 > len(values):
             found += [values.index(max(numbers)), values.index(min(numbers))]
     return found[:_MOST_OF_A_KIND]
+
+
+def _largest(records: Records) -> list[int]:
+    """The rows with the largest of each number: one that has a single largest, and doesn't just count the rows."""
+    found: dict[int, None] = {}
+    last = records.total - 1
+    for name, values in records.columns.items() if len(records.columns) > 1 else ():
+        if not records.kinds(name) or not records.kinds(name) <= {int, float}:
+            continue
+        numbers = values if None not in values else [value for value in values if value is not None]
+        most = max(numbers)
+        index = values.index(most)
+        if len(numbers) * 2 > len(values) and index not in (0, last) and numbers.count(most) == 1:
+            found[index] = None
+    return list(found)[:_MOST_LARGEST]
 
 
 def _matching(items: Sequence[Buffer], words: Sequence[str]) -> list[int]:

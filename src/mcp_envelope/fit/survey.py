@@ -28,7 +28,7 @@ _SHARE: Final = 4
 _SMALLEST: Final = 400
 _SMALLEST_BYTES: Final = 1600
 _BYTES_PER_TOKEN: Final = 2.5
-_TRIES: Final = 4
+_TRIES: Final = 6
 # How many lists and texts are looked at.
 _MOST: Final = 8
 _MOST_SHOWN: Final = 4
@@ -64,7 +64,7 @@ class Survey:
 
     def forget(self) -> None:
         """Release what was looked at. If the payload is fitted once more, it is looked at again."""
-        for held in (self._records, self.roots, self._nodes, self._texts, self._lines):
+        for held in (self._records, self._profiles, self.roots, self._nodes, self._texts, self._lines):
             held.clear()
 
     @cached_property
@@ -110,8 +110,16 @@ class Survey:
             from .outline import notable_lines
 
             self._texts[path] = text
-            self._lines[path] = notable_lines(text, self.words.values) if self.selects else ()
+            self._lines[path] = notable_lines(text, self.words, self._table_of(path)) if self.selects else ()
         return self._lines[path]
+
+    def _table_of(self, path: str) -> Records | None:
+        """The rows of a text that is CSV."""
+        if path not in self._records:
+            from .outline import table_of
+
+            self._records[path] = table_of(self._texts[path])
+        return self._records[path]
 
     def _records_of(self, path: str) -> Records | None:
         if path not in self._records:
@@ -130,7 +138,7 @@ class Survey:
             if path in self._texts:
                 from .outline import outline
 
-                made = outline(self._texts[path], self.words.all)
+                made = outline(self._texts[path], self.words.all, self._table_of(path))
             elif records := self._records_of(path):
                 from .profile import profile
 
@@ -186,17 +194,20 @@ class Survey:
 
     def _within(self, paths: Sequence[str], budget: Budget, share: int) -> tuple[Mapping[str, Any], ...]:
         room = round(share if budget.unit == "bytes" else share * _BYTES_PER_TOKEN)
+        least, most = 0, 8 * room
         best: list[Mapping[str, Any]] = []
         for _ in range(_TRIES):
             made = list(self._sized(paths, room))
             text = encode(made)
-            size = len(text)
             used = budget.load(text, budget.meter.count(text))
             if used <= share:
-                best = made
-                if used * 10 >= share * 9 or size * 10 < room * 9:
+                best, least = made, room
+                if used * 25 >= share * 24 or len(text) * 10 < room * 9:
                     break
-            room = room * share // max(used, 1) - 8
+            else:
+                most = min(room, len(text))
+            # As much as is likely to fit, but never again what was too much or too little.
+            room = max(min(room * share // max(used, 1) - 8, most - most // 32), least + least // 64 + 1)
         return tuple(best)
 
     def _sized(self, paths: Sequence[str], room: int) -> Iterator[Mapping[str, Any]]:
