@@ -54,8 +54,8 @@ what happens to a server:
   Entries that already go through the proxy stay as they are, except for what
   --tokens, --bytes, --dialect, --config, --vault or --command set.
   Remote servers (with a URL) are left alone without --remote, because a client
-  can log in with a browser and the proxy cannot. The values of headers go into
-  the entry's env, never onto a command line.
+  logs in by itself. The proxy needs mcp-envelope login first. The values of
+  headers go into the entry's env, never onto a command line.
 
 exit codes:
   0    done, or nothing to do
