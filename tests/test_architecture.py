@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "mcp_envelope"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__", "__main__"),
-    ("cli", "ui", "testing"),
-    ("hosts", "login"),
+    ("cli", "testing"),
+    ("ui", "hosts", "login"),
     ("proxy", "servers", "check"),
     ("gateway",),
     ("vault", "clients", "tracing"),

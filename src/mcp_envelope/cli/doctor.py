@@ -43,6 +43,7 @@ _MARKS: Final[dict[State, tuple[str, str]]] = {"fine": ("✓", "32"), "note": ("
 _EXTRAS: Final = {
     "http": ("the proxy over HTTP", "uvicorn"),
     "login": ("logins at servers with a URL", "keyring"),
+    "ui": ("the page of mcp-envelope ui", "starlette"),
     "exact": ("tokens counted exactly", "splintr"),
     "images": ("images scaled down", "PIL"),
     "valkey": ("a vault shared by several machines", "valkey"),

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "vault": "list and delete stored results",
     "check": "score a server's results: do they fit, are they valid, can the rest be read",
     "stats": "show what was saved, by tool, server, client or day",
+    "ui": "show calls as they pass, what was cut and what was saved, on a page",
     "doctor": "check what is installed, wrapped and working",
     "config": "print the settings that apply to a tool, and where they came from",
     "trust": "accept a settings file that the proxy finds in a working folder",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("mcp_envelope")
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 _SCHEMA: Final = """
 CREATE TABLE calls (
   id INTEGER PRIMARY KEY,
@@ -41,6 +41,7 @@ CREATE TABLE calls (
   bytes_after INTEGER NOT NULL,
   before INTEGER NOT NULL,
   after INTEGER NOT NULL,
+  budget INTEGER NOT NULL,
   cuts INTEGER NOT NULL,
   stored INTEGER NOT NULL,
   code TEXT NOT NULL,
@@ -99,6 +100,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=
     bytes_after: int = 0
     before: int = 0
     after: int = 0
+    # The limit on a lane; 0 if the result went out as it came.
+    budget: int = 0
     cuts: int = 0
     stored: bool = False
     code: str = ""
@@ -127,6 +130,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=
             bytes_after=after,
             before=report.total,
             after=report.used,
+            budget=report.limit,
             cuts=len(sealed.cuts),
             stored=sealed.handle is not None,
             result=digest(sealed.handle),
@@ -221,15 +225,25 @@ class Ledger:
 
     def calls(self, most: int = 100, since: float = 0.0) -> list[LedgerEntry]:
         """The last calls, newest first."""
+        return [call for _, call in self.numbered(most, since=since)]
+
+    def numbered(
+        self, most: int = 100, *, since: float = 0.0, after: int = 0, before: int = 1 << 62
+    ) -> list[tuple[int, LedgerEntry]]:
+        """The same with their numbers, which grow; only those between two of them."""
         names = ", ".join(LedgerEntry.__struct_fields__)
         with self._database.reading() as connection:
             rows = connection.execute(
-                f"SELECT {names} FROM calls WHERE at >= ? ORDER BY id DESC LIMIT ?", (since, most)
+                f"SELECT id, {names} FROM calls WHERE at >= ? AND id > ? AND id < ? ORDER BY id DESC LIMIT ?",
+                (since, after, before, most),
             ).fetchall()
-        calls = [LedgerEntry(**dict(zip(LedgerEntry.__struct_fields__, row, strict=True))) for row in rows]
+        calls = [
+            (row[0], LedgerEntry(**dict(zip(LedgerEntry.__struct_fields__, row[1:], strict=True))))
+            for row in rows
+        ]
         return [
-            msgspec.structs.replace(call, stored=bool(call.stored), observed=bool(call.observed))
-            for call in calls
+            (number, msgspec.structs.replace(call, stored=bool(call.stored), observed=bool(call.observed)))
+            for number, call in calls
         ]
 
     def totals(self, by: By | None = None, since: float = 0.0, *, observed: bool = False) -> Sequence[Total]:
