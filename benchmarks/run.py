@@ -22,6 +22,7 @@ from time import perf_counter
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.core import fits, forms, memory, quality, shapes, typed
+from benchmarks.gateway import gateway
 from benchmarks.growth import growth
 from benchmarks.over_http import http
 from benchmarks.proxy import proxy
@@ -46,6 +47,7 @@ PARTS: dict[str, Callable[[bool], list[Table]]] = {
     "vault": vault,
     "servers": lambda quick: servers(2 if quick else 20),
     "proxy": proxy,
+    "gateway": gateway,
     "http": http,
 }
 

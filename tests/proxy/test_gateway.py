@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -30,6 +31,15 @@ _TIME: dict[str, Any] = {
 }
 _GIT: dict[str, Any] = {"command": sys.executable, "args": ["-m", "mcp_server_git"]}
 _OBLIGING: dict[str, Any] = {"command": OBLIGING[0], "args": [*OBLIGING[1:]]}
+
+
+_HELLO = request(
+    0,
+    "initialize",
+    protocolVersion="2025-11-25",
+    capabilities={},
+    clientInfo={"name": "tests", "version": "1"},
+)
 
 
 def _file(folder: Path, **servers: dict[str, Any]) -> str:
@@ -120,10 +130,7 @@ def test_clients_of_both_eras_at_a_time(ways: dict[str, str], kind: str) -> None
 def test_a_server_that_does_not_start_costs_its_own_tools(tmp_path: Path) -> None:
     file = _file(tmp_path, fine=_OBLIGING, broken={"command": sys.executable, "args": ["-c", "exit(7)"]})
     with started(_command(file), tmp_path) as gateway:
-        hello = request(
-            0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "t"}
-        )
-        assert gateway.ask(hello)["result"]["capabilities"]["tools"] == {"listChanged": True}
+        assert gateway.ask(_HELLO)["result"]["capabilities"]["tools"] == {"listChanged": True}
         names = [tool["name"] for tool in gateway.ask(request(1, "tools/list"))["result"]["tools"]]
         assert {name.partition("__")[0] for name in names} == {"fine", "envelope_read"}
         failed = gateway.ask(call(2, "broken__anything"))["result"]
@@ -137,10 +144,76 @@ def test_a_server_that_does_not_start_costs_its_own_tools(tmp_path: Path) -> Non
         os.kill(pid, 0)
 
 
+def _wrapping(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "mcp_envelope", *arguments, "--yes"],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout + done.stderr
+
+
+def test_it_is_put_into_a_configuration_and_taken_out_again(tmp_path: Path) -> None:
+    file = Path(_file(tmp_path, fine=_OBLIGING, time=_TIME))
+    before = file.read_bytes()
+    _wrapping(tmp_path, "wrap", str(file), "--gateway", "--tokens", "3000")
+    [entry] = json.loads(file.read_text())["mcpServers"].values()
+    with started([entry["command"], *entry["args"]], tmp_path) as gateway:
+        gateway.ask(_HELLO)
+        names = [tool["name"] for tool in gateway.ask(request(1, "tools/list"))["result"]["tools"]]
+        assert {"fine__self", "time__convert_time", "envelope_read"} <= set(names)
+    # Nothing more to do, and what the gateway reads stays.
+    assert "Nothing to do" in _wrapping(tmp_path, "wrap", str(file), "--gateway")
+    assert "Nothing to do" in _wrapping(tmp_path, "wrap", str(file))
+    _wrapping(tmp_path, "unwrap", str(file))
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.glob("servers.json*")] == ["servers.json"]
+
+
+def test_what_is_wrapped_already_is_not_gathered(tmp_path: Path) -> None:
+    file = _file(tmp_path, fine=_OBLIGING, time=_TIME)
+    _wrapping(tmp_path, "wrap", file, "--servers", "fine")
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        _wrapping(tmp_path, "wrap", file, "--gateway")
+    assert failed.value.returncode == 3
+    assert "some servers are wrapped already; first: mcp-envelope unwrap" in failed.value.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["nowhere.json"], 3, "cannot read nowhere.json"),
+        (["servers.json", "--servers", "tima"], 2, "there is no server 'tima' in servers.json"),
+        (["servers.json", "--except", "time"], 3, "servers.json has no server that can be started"),
+        (["servers.json", "--share"], 2, "--share needs --listen"),
+        (["servers.json", "--names", "long"], 2, "--names"),
+        (["servers.json", "--listen", "here"], 2, "--listen must be HOST:PORT"),
+    ],
+)
+def test_mistakes(tmp_path: Path, arguments: list[str], code: int, told: str) -> None:
+    _file(tmp_path, time=_TIME)
+    done = subprocess.run(
+        _command(*arguments),
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert told in done.stderr
+
+
 def test_what_is_remembered_is_private(tmp_path: Path) -> None:
     file = _file(tmp_path, fine=_OBLIGING)
     with started(_command(file), tmp_path) as gateway:
-        gateway.ask(request(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={}))
+        gateway.ask(_HELLO)
     [kept] = (Path(environment(tmp_path)["XDG_STATE_HOME"]) / "mcp-envelope" / "servers").iterdir()
     assert kept.stat().st_mode & 0o077 == 0
     assert kept.parent.stat().st_mode & 0o077 == 0
@@ -149,7 +222,7 @@ def test_what_is_remembered_is_private(tmp_path: Path) -> None:
 def test_nothing_outlives_a_gateway_that_is_killed(tmp_path: Path) -> None:
     file = _file(tmp_path, fine=_OBLIGING)
     with started(_command(file), tmp_path) as gateway:
-        gateway.ask(request(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={}))
+        gateway.ask(_HELLO)
         family = json.loads(gateway.ask(call(1, "fine__family"))["result"]["content"][0]["text"])
         gateway.process.kill()
         gateway.process.wait()
@@ -159,7 +232,7 @@ def test_nothing_outlives_a_gateway_that_is_killed(tmp_path: Path) -> None:
 def test_a_signal_ends_it(tmp_path: Path) -> None:
     file = _file(tmp_path, fine=_OBLIGING)
     with started(_command(file), tmp_path) as gateway:
-        gateway.ask(request(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={}))
+        gateway.ask(_HELLO)
         pid = json.loads(gateway.ask(call(1, "fine__self"))["result"]["content"][0]["text"])["pid"]
         gateway.process.terminate()
         assert gateway.wait() == 143

@@ -6,11 +6,13 @@ file has done its work and is deleted; one that differs stays, and its name is p
 
 from __future__ import annotations
 
+import argparse
 from typing import Final
 
 from ..clients import backup, server_entry, wrapping
 from ..clients.config_file import ConfigFile
 from ..clients.diff import DiffMask
+from ..clients.wrapping import WrapPlan
 from . import console
 from .console import BadInput, Parser
 from .wrap import Target, find_target, listed, parse, shared_parser
@@ -37,8 +39,7 @@ examples:
 def run(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     target = find_target(options)
-    chosen = target.choice(options)
-    plan = target.plan(lambda: wrapping.unwrap(target.config, _backup(target), chosen))
+    plan = target.plan(lambda: _plan(options, target))
     if not plan.is_change:
         console.say("done", f"Nothing to unwrap in {target.path}.")
         return console.OK
@@ -49,6 +50,14 @@ def run(arguments: list[str]) -> int:
     console.say("done", f"Unwrapped in {target.path}: {listed(plan.changed)}.")
     _tidy(target, plan.text)
     return console.OK
+
+
+def _plan(options: argparse.Namespace, target: Target) -> WrapPlan:
+    if any(server_entry.is_gateway(server.value) for server in target.config.servers()):
+        from ..clients import gathering
+
+        return gathering.scatter(target.config, _backup(target))
+    return wrapping.unwrap(target.config, _backup(target), target.choice(options))
 
 
 def _backup(target: Target) -> ConfigFile | None:
@@ -69,7 +78,8 @@ def make_parser() -> Parser:
 
 def _tidy(target: Target, text: str) -> None:
     is_wrapped = any(
-        server_entry.proxied(server.value) for server in parse(text.encode(), target.path).servers()
+        server_entry.proxied(server.value) or server_entry.is_gateway(server.value)
+        for server in parse(text.encode(), target.path).servers()
     )
     try:
         is_gone = backup.discard(target.path, text.encode())

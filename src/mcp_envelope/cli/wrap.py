@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ..clients import backup, config_file, wrapping
+from ..clients import backup, config_file, server_entry, wrapping
 from ..clients.config_file import ConfigFile, NotConfig
 from ..clients.diff import DiffMask, Side, unified
 from ..clients.locations import CLIENTS, SCOPES, locations
@@ -152,8 +152,7 @@ def run(arguments: list[str]) -> int:
     if not target.config.servers():
         console.say("done", f"No servers in {target.path}; nothing to do.")
         return console.OK
-    chosen = target.choice(options)
-    plan = target.plan(lambda: wrapping.wrap(target.config, wanted, chosen, mask.is_secret))
+    plan = target.plan(lambda: _plan(options, target, wanted, mask))
     if plan.remote:
         console.say("note", f"remote, left alone without --remote: {listed(plan.remote)}")
     if plan.already:
@@ -164,13 +163,27 @@ def run(arguments: list[str]) -> int:
     refusal = target.show_and_ask(plan.text, options, mask)
     if refusal is not None:
         return refusal
-    keep = not plan.is_wrapped or backup.read(target.path) is None
+    keep = options.gateway or not plan.is_wrapped or backup.read(target.path) is None
     target.write(plan.text, keep=keep)
-    console.say("done", f"Wrapped in {target.path}: {listed([*plan.changed, *plan.updated])}.")
+    how = "Behind the gateway" if options.gateway else "Wrapped"
+    console.say("done", f"{how} in {target.path}: {listed([*plan.changed, *plan.updated])}.")
     kept, undo = backup.path_of(target.path), console.command("mcp-envelope", "unwrap", options.target)
     console.say("done", f"Backup: {kept}. To undo: {undo}")
     console.say("done", "Restart the client to use it.")
     return console.OK
+
+
+def _plan(options: argparse.Namespace, target: Target, wanted: WrapOptions, mask: DiffMask) -> WrapPlan:
+    chosen = target.choice(options)
+    if not options.gateway:
+        return wrapping.wrap(target.config, wanted, chosen, mask.is_secret)
+    from ..clients import gathering
+
+    if any(server_entry.proxied(server.value) for server in target.config.servers()):
+        advice = console.command("mcp-envelope", "unwrap", options.target)
+        raise BadInput(f"{target.path}: some servers are wrapped already; first: {advice}")
+    kept_in = os.path.abspath(backup.path_of(target.path))
+    return gathering.gather(target.config, wanted, kept_in, chosen, mask.is_secret)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -288,6 +301,7 @@ def make_parser() -> Parser:
     add, limit = parser.options(), parser.options(exclusive=True)
     text, number = console.plain_text, console.positive_number
     add("--remote", "include servers with a URL")
+    add("--gateway", "make one entry of them all, which starts mcp-envelope gateway")
     limit("--tokens N", "the proxy's budget in tokens", number)
     limit("--bytes N", "the proxy's budget in bytes", number)
     add("--dialect DIALECT", "the proxy's dialect", console.dialect_name)

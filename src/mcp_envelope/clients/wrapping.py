@@ -63,10 +63,12 @@ def wrap(
     changes: dict[_Path, Change] = {}
     for server in file.servers():
         proxied = server_entry.proxied(server.value)
-        plan.is_wrapped |= proxied is not None
+        plan.is_wrapped |= proxied is not None or server_entry.is_gateway(server.value)
         if not chosen(server.name):
             continue
-        if proxied is not None:
+        if server_entry.is_gateway(server.value):
+            plan.already.append(server.label)
+        elif proxied is not None:
             wanted = proxied.launch.with_settings(options.program, options.settings)
             if wanted == proxied.launch:
                 plan.already.append(server.label)
