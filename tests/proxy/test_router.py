@@ -13,9 +13,9 @@ from mcp_envelope.config import Settings
 from mcp_envelope.gateway import Gateway
 from mcp_envelope.proxy.catalogue import Offer, named, prefixes
 from mcp_envelope.proxy.interceptor import Interceptor
+from mcp_envelope.proxy.multiplexer import SUBSCRIPTION
 from mcp_envelope.proxy.reads import Work
 from mcp_envelope.proxy.router import Router
-from mcp_envelope.proxy.sharing import SUBSCRIPTION
 
 from .conversation import META
 from .harness import ROWS, call, frame, request, result, rows, texts, tool, typed

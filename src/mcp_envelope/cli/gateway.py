@@ -20,10 +20,10 @@ from .console import BadInput, Misuse, Parser
 if TYPE_CHECKING:
     from ..clients.commands import ServerCommand
     from ..gateway import Gateway
-    from ..proxy.conversation import Conversation, ToClient
-    from ..proxy.launcher import Command
-    from ..proxy.processes import Guard
+    from ..proxy.processes import ProcessGuard
+    from ..proxy.relay import Relay, ToClient
     from ..proxy.router import Router
+    from ..proxy.supervisor import Command
 
 _DEFAULT: Final = ".mcp.json"
 _DESCRIPTION: Final = """\
@@ -51,51 +51,51 @@ def run(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     proxy.check_listening(options)
     proxy.check(options)
-    from ..proxy.processes import Guard
+    from ..proxy.processes import ProcessGuard
 
     # Before anything starts a thread.
-    guard = Guard()
+    guard = ProcessGuard()
     try:
         return _run(options, guard)
     finally:
         guard.dismiss()
 
 
-def _run(options: argparse.Namespace, guard: Guard) -> int:
-    from ..proxy.conversation import Conversation
-    from ..proxy.launcher import Launcher, Link
-    from ..proxy.seats import SharedServers
+def _run(options: argparse.Namespace, guard: ProcessGuard) -> int:
+    from ..proxy.relay import Relay
+    from ..proxy.shared_servers import SharedServers
+    from ..proxy.supervisor import SupervisedServer, Supervisor
 
     commands = _commands(options)
     servers = _Servers(options, commands)
-    launcher = Launcher(guard, options.processes)
-    shared = SharedServers(launcher, servers.commands)
+    supervisor = Supervisor(guard, options.processes)
+    shared = SharedServers(supervisor, servers.commands)
 
-    def converse(to_client: ToClient, seated: bool = False) -> Conversation:
-        if seated:
-            return Conversation(servers.router(), shared.connect, to_client)
-        return Conversation(
+    def make_relay(to_client: ToClient, is_shared: bool = False) -> Relay:
+        if is_shared:
+            return Relay(servers.router(), shared.connect, to_client)
+        return Relay(
             servers.router(),
-            lambda server, listener: Link(launcher, servers.commands[server], listener),
+            lambda server, callbacks: SupervisedServer(supervisor, servers.commands[server], callbacks),
             to_client,
         )
 
     if options.listen:
         if lacking := proxy.missing_extra(serves=True):
             raise Misuse(f"--listen: {lacking}")
-        from ..proxy.listening import Listening
+        from ..proxy.http_to_stdio import HttpToStdio
 
         reader = servers.reader
         more = proxy.access(options)
-        app = Listening(reader, converse, shared, share=options.share, idle=options.idle, **more)
+        app = HttpToStdio(reader, make_relay, shared, share=options.share, idle=options.idle, **more)
         for gateway in servers.gateways.values():
             gateway.observers.append(app.metrics.noted)
         return proxy.serve(app, options, console.counted(len(commands), "server"))
-    from ..proxy import standard_io
+    from ..proxy import stdio_asyncio
 
     if sys.stdin is not None and sys.stdin.isatty():
         console.say("note", "waiting for an MCP client on standard input")
-    code = asyncio.run(standard_io.serve(converse))
+    code = asyncio.run(stdio_asyncio.serve(make_relay))
     servers.close()
     return code
 
@@ -138,8 +138,7 @@ class _Servers:
     def __init__(self, options: argparse.Namespace, found: Mapping[str, ServerCommand]) -> None:
         from ..gateway import Gateway
         from ..jsontext.document import encode
-        from ..proxy.catalogue import SEPARATOR, prefixes
-        from ..proxy.remembered import RememberedOffers
+        from ..proxy.catalogue import SEPARATOR, OfferCache, prefixes
 
         self._options = options
         settings, vault = proxy.settings_of(options)
@@ -161,7 +160,7 @@ class _Servers:
         }
         self.reader = gateway("gateway", os.path.abspath(options.file), "")
         ways = {name: encode([*each]) for name, each in found.items()}
-        self._memory = RememberedOffers(ways)
+        self._memory = OfferCache(ways)
 
     def router(self) -> Router:
         from .. import __version__
@@ -180,7 +179,7 @@ class _Servers:
 
 
 def _command(server: ServerCommand) -> Command:
-    from ..proxy.launcher import Command
+    from ..proxy.supervisor import Command
 
     return Command(server.words, {**os.environ, **server.variables}, server.folder)
 

@@ -151,11 +151,11 @@ def _serve_url(options: argparse.Namespace, observed: _Observed) -> int:
     if options.listen:
         return _listen(options, headers, observed)
     from ..login.session import LoginSession
-    from ..proxy.bridge import Bridge
+    from ..proxy.stdio_to_http import StdioToHttp
 
     gateway, login = _gateway(options, [options.url], observed), LoginSession(options.url)
     kind, is_observed = options.transport, options.observe or options.plain
-    return Bridge(gateway, options.url, headers, transport=kind, observe=is_observed, login=login).run()
+    return StdioToHttp(gateway, options.url, headers, transport=kind, observe=is_observed, login=login).run()
 
 
 def missing_extra(serves: bool = False) -> str | None:
@@ -218,27 +218,27 @@ def _listen_for_command(options: argparse.Namespace, words: list[str], observed:
     if shutil.which(words[0]) is None:
         console.say("error", f"cannot start {words[0]!r}: no such command")
         return _NOT_FOUND
-    from ..proxy.processes import Guard
+    from ..proxy.processes import ProcessGuard
 
     # Before anything starts a thread.
-    guard = Guard()
-    from ..proxy.conversation import Alone, Conversation, ToClient
+    guard = ProcessGuard()
+    from ..proxy.http_to_stdio import HttpToStdio
     from ..proxy.interceptor import Interceptor
-    from ..proxy.launcher import Command, Launcher, Link
-    from ..proxy.listening import Listening
-    from ..proxy.seats import SharedServers
+    from ..proxy.relay import Relay, SingleRoute, ToClient
+    from ..proxy.shared_servers import SharedServers
+    from ..proxy.supervisor import Command, SupervisedServer, Supervisor
 
     gateway = _gateway(options, words, observed)
-    launcher, command = Launcher(guard, options.processes), Command(tuple(words))
-    shared = SharedServers(launcher, {"": command})
+    supervisor, command = Supervisor(guard, options.processes), Command(tuple(words))
+    shared = SharedServers(supervisor, {"": command})
 
-    def converse(to_client: ToClient, seated: bool) -> Conversation:
-        route = Alone(Interceptor(gateway, observe=options.observe))
-        if seated:
-            return Conversation(route, shared.connect, to_client)
-        return Conversation(route, lambda _, listener: Link(launcher, command, listener), to_client)
+    def make_relay(to_client: ToClient, is_shared: bool) -> Relay:
+        route = SingleRoute(Interceptor(gateway, observe=options.observe))
+        if is_shared:
+            return Relay(route, shared.connect, to_client)
+        return Relay(route, lambda _, callbacks: SupervisedServer(supervisor, command, callbacks), to_client)
 
-    app = Listening(gateway, converse, shared, share=options.share, idle=options.idle, **access(options))
+    app = HttpToStdio(gateway, make_relay, shared, share=options.share, idle=options.idle, **access(options))
     code = serve(app, options, console.command(*words))
     guard.dismiss()
     return code

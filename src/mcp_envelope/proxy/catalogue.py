@@ -1,4 +1,4 @@
-"""What the servers of a gateway offer, and how that looks as the offer of one; without any I/O.
+"""What the servers of a gateway offer, how that looks as the offer of one, and what they offered the last time.
 
 Strategy: of each server the answer to its handshake and the entries of its lists are kept as they came, so they can
 be remembered on disk and compared. Tools and prompts get the server's name in front, always: it tells a model whose
@@ -9,15 +9,20 @@ results name them.
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from ..jsontext.document import encode
+from ..vault.store import state_folder
 from . import frames
 from .frames import members_of, text_of
 
@@ -29,6 +34,9 @@ LISTS: Final = {
     "resources": ("resources/list", "resources", "resources"),
     "templates": ("resources/templates/list", "resourceTemplates", "resources"),
 }
+_log = logging.getLogger("mcp_envelope")
+
+_LARGEST: Final = 64 << 20
 _UNUSABLE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _EXPRESSION: Final = re.compile(r"\\\{[^{}]*\\\}")
 
@@ -156,3 +164,47 @@ def _united(one: Any, other: Any) -> Any:
         shared = {name: _united(one[name], other[name]) for name in one.keys() & other.keys()}
         return {**one, **other, **shared}
     return one or other
+
+
+# -- what was offered the last time -------------------------------------------------------------------------
+
+
+_DECODER: Final = msgspec.json.Decoder(dict[str, Offer])
+
+
+class OfferCache:
+    """Offers on disk, one private file per server. `ways` says how each is started: a changed one is a new server.
+
+    A file that cannot be read is ignored, and one that cannot be written costs the next start some time.
+    """
+
+    def __init__(self, ways: Mapping[str, bytes], folder: Path | None = None) -> None:
+        self._folder = folder or state_folder() / "servers"
+        self._digests = {server: blake2b(way, digest_size=20).hexdigest() for server, way in ways.items()}
+
+    def load(self, server: str, era: str) -> Offer | None:
+        return self._eras(server).get(era)
+
+    def save(self, server: str, era: str, offer: Offer) -> None:
+        path = self._path(server)
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft.unlink(missing_ok=True)
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(msgspec.json.encode({**self._eras(server), era: offer}))
+            os.replace(draft, path)
+        except OSError as error:
+            _log.warning("mcp-envelope: what %s offers is not remembered: %s", server, error)
+
+    def _eras(self, server: str) -> dict[str, Offer]:
+        path = self._path(server)
+        try:
+            if path.stat().st_size > _LARGEST:
+                return {}
+            return _DECODER.decode(path.read_bytes())
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return {}
+
+    def _path(self, server: str) -> Path:
+        return self._folder / f"{self._digests[server]}.json"

@@ -42,7 +42,7 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
-class Guard:
+class ProcessGuard:
     """The process that ends the servers' groups if the proxy is killed. Start it before any thread."""
 
     def __init__(self) -> None:

@@ -34,11 +34,11 @@ from .catalogue import (
     prefixes,
     renamed,
 )
-from .conversation import Moves
 from .frames import Frame, Id, Outgoing, members_of, text_of
 from .interceptor import Interceptor, read_sender
+from .multiplexer import SUBSCRIPTION
 from .reads import Work
-from .sharing import SUBSCRIPTION
+from .relay import RoutedFrames
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -70,7 +70,7 @@ class Memory(Protocol):
     def save(self, server: str, era: str, offer: Offer) -> None: ...
 
 
-class Member:
+class Backend:
     """One server of the gateway."""
 
     def __init__(self, name: str, interceptor: Interceptor) -> None:
@@ -112,7 +112,7 @@ class Router:
     ) -> None:
         # Frames from servers are worked on in other threads.
         self._lock = threading.RLock()
-        self._members = {name: Member(name, each) for name, each in interceptors.items()}
+        self._members = {name: Backend(name, each) for name, each in interceptors.items()}
         self._reader = reader
         self._reader.tools.is_ours = self._reader.tools.seen = self._reader.tools.complete = True
         self._memory = memory
@@ -122,7 +122,7 @@ class Router:
         self._tools = Names({}, {})
         self._prompts = Names({}, {})
         # What is to be sent, while an entry point runs.
-        self._out = Moves([], [], [])
+        self._out = RoutedFrames([], [], [])
         # "sessions" or "stateless", once the client has begun.
         self._era = ""
         self._hello: Raw | None = None
@@ -131,14 +131,14 @@ class Router:
         self._token = f"mcp-envelope-{os.urandom(8).hex()}-"
         self._number = 0
         # Our own requests: the server, and who hears of the response.
-        self._own: dict[str, tuple[Member, Heard]] = {}
+        self._own: dict[str, tuple[Backend, Heard]] = {}
         # The client's requests under way, by id; and the servers' at the client.
-        self._under_way: dict[Id, Member] = {}
-        self._asked: dict[Id, tuple[Member, bytes]] = {}
+        self._under_way: dict[Id, Backend] = {}
+        self._asked: dict[Id, tuple[Backend, bytes]] = {}
         self._waiting: list[_Waiting] = []
         # Reads of addresses that nobody has listed: the request, and who is asked next.
-        self._trying: dict[Id, tuple[bytes, str | None, list[Member]]] = {}
-        self._tasks: dict[str, Member] = {}
+        self._trying: dict[Id, tuple[bytes, str | None, list[Backend]]] = {}
+        self._tasks: dict[str, Backend] = {}
         # Streams of the stateless era that listen: their request, and what for.
         self._listening: dict[bytes, tuple[bytes, dict[str, Any]]] = {}
         # The kinds of lists that the client has seen.
@@ -146,7 +146,7 @@ class Router:
 
     # -- the entry points -------------------------------------------------------------------------------------
 
-    def from_client(self, data: bytes, owner: str | None, later: list[Work]) -> Moves:
+    def from_client(self, data: bytes, owner: str | None, later: list[Work]) -> RoutedFrames:
         with self._lock:
             for part in frames.read_batch(data) or [data]:
                 frame = frames.read(part)
@@ -154,10 +154,10 @@ class Router:
                     self._from_client(frame, owner, later)
             return self._taken()
 
-    def done(self, work: Work) -> Moves:
-        return Moves(work().to_client, [])
+    def done(self, work: Work) -> RoutedFrames:
+        return RoutedFrames(work().to_client, [])
 
-    def from_server(self, server: str, data: bytes) -> Moves:
+    def from_server(self, server: str, data: bytes) -> RoutedFrames:
         member = self._members[server]
         if self._token.encode() in data[:400] or self._token.encode() in data[-400:]:
             frame = frames.read(data)
@@ -166,17 +166,17 @@ class Router:
                     if self._own.get(frame.key[1], (None,))[0] is member:
                         self._heard(frame.key[1], frame)
                     return self._taken()
-        moves = Outgoing([data], [])
+        routed = Outgoing([data], [])
         if not any(name.encode() in data[:300] for name in _CHANGED):
             # Without the lock: a large result takes a while.
-            moves = member.interceptor.from_server(data)
+            routed = member.interceptor.from_server(data)
         with self._lock:
-            for each in moves.to_client:
+            for each in routed.to_client:
                 for part in frames.read_batch(each) or [each]:
                     self._arrived(member, part)
             return self._taken()
 
-    def lost(self, server: str, words: str, code: str) -> Moves:
+    def lost(self, server: str, words: str, code: str) -> RoutedFrames:
         member = self._members[server]
         with self._lock:
             if member.state == "opening":
@@ -189,7 +189,7 @@ class Router:
             self._asked = {key: each for key, each in self._asked.items() if each[0] is not member}
             return self._taken()
 
-    def failed(self, server: str, data: bytes, words: str, code: str) -> Moves:
+    def failed(self, server: str, data: bytes, words: str, code: str) -> RoutedFrames:
         with self._lock:
             self._unsent(self._members[server], data, words, code)
             return self._taken()
@@ -197,7 +197,7 @@ class Router:
     def patience(self, server: str, data: bytes) -> float | None:
         return _PATIENCE if self._token.encode() in data[:200] else None
 
-    def unanswered(self, server: str, data: bytes) -> Moves:
+    def unanswered(self, server: str, data: bytes) -> RoutedFrames:
         """A server takes longer for a request of ours than anybody waits; its answer may still come."""
         member = self._members[server]
         frame = frames.read(data)
@@ -216,8 +216,8 @@ class Router:
         """Whether the client still waits for something."""
         return bool(self._under_way or self._waiting)
 
-    def _taken(self) -> Moves:
-        taken, self._out = self._out, Moves([], [], [])
+    def _taken(self) -> RoutedFrames:
+        taken, self._out = self._out, RoutedFrames([], [], [])
         return taken
 
     # -- what is sent -----------------------------------------------------------------------------------------
@@ -231,19 +231,19 @@ class Router:
     def _refuse(self, frame: Frame, code: int, message: str) -> None:
         self._say(frames.failure(frame.identifier, code, message))
 
-    def _tell(self, member: Member, frame: bytes) -> None:
+    def _tell(self, member: Backend, frame: bytes) -> None:
         """Send a frame to a server as it is."""
         self._out.to_servers.append((member.name, frame))
 
-    def _forward(self, member: Member, data: bytes, owner: str | None, later: list[Work]) -> None:
+    def _forward(self, member: Backend, data: bytes, owner: str | None, later: list[Work]) -> None:
         """Send something of the client's through the envelope; the server is started if need be."""
-        moves = member.interceptor.from_client(data, owner, later)
-        self._out.to_client.extend(moves.to_client)
-        if moves.to_server:
+        routed = member.interceptor.from_client(data, owner, later)
+        self._out.to_client.extend(routed.to_client)
+        if routed.to_server:
             member.is_used = True
             if member.state == "closed":
                 self._open(member)
-        for frame in moves.to_server:
+        for frame in routed.to_server:
             if member.state == "open":
                 self._tell(member, frame)
             elif member.is_late:
@@ -251,7 +251,7 @@ class Router:
             else:
                 member.held.append(frame)
 
-    def _unsent(self, member: Member, data: bytes, words: str, code: str) -> None:
+    def _unsent(self, member: Backend, data: bytes, words: str, code: str) -> None:
         frame = frames.read(data)
         if frame is None or frame.key is None or isinstance(frame.method, UnsetType):
             return
@@ -267,7 +267,7 @@ class Router:
             if failure is not None:
                 self._arrived(member, failure)
 
-    def _ask(self, member: Member, method: str, params: Mapping[str, Any], heard: Heard) -> None:
+    def _ask(self, member: Backend, method: str, params: Mapping[str, Any], heard: Heard) -> None:
         """Send a request of ours."""
         self._number += 1
         identifier = f"{self._token}{self._number}"
@@ -285,7 +285,7 @@ class Router:
 
     # -- a server is opened, and asked what it offers -----------------------------------------------------------
 
-    def _open(self, member: Member) -> None:
+    def _open(self, member: Backend) -> None:
         if self._era == "stateless":
             member.state = "open"
             self._learn(member)
@@ -295,7 +295,7 @@ class Router:
         hello = members_of(self._hello)
         self._ask(member, "initialize", hello, lambda frame: self._opened(member, frame))
 
-    def _opened(self, member: Member, frame: Frame | None) -> None:
+    def _opened(self, member: Backend, frame: Frame | None) -> None:
         result = UNSET if frame is None else frame.result
         if isinstance(result, UnsetType):
             member.state, member.is_learning = "closed", False
@@ -318,7 +318,7 @@ class Router:
             self._tell(member, each)
         self._list(member, offer)
 
-    def _learn(self, member: Member) -> None:
+    def _learn(self, member: Backend) -> None:
         """Find out what a server offers; `_settled` is called in the end, whatever comes of it."""
         if member.is_learning:
             member.is_stale = True
@@ -333,7 +333,7 @@ class Router:
             member.is_learning = True
             self._list(member, Offer(member.offer.handshake))
 
-    def _discovered(self, member: Member, frame: Frame | None) -> None:
+    def _discovered(self, member: Backend, frame: Frame | None) -> None:
         result = UNSET if frame is None else frame.result
         if isinstance(result, UnsetType) or "supportedVersions" not in members_of(result):
             member.state, member.is_learning = "closed", False
@@ -347,7 +347,7 @@ class Router:
             self._tell(member, request)
         self._list(member, Offer(result))
 
-    def _list(self, member: Member, offer: Offer) -> None:
+    def _list(self, member: Backend, offer: Offer) -> None:
         """Ask for all lists of a server that has told its capabilities."""
         # Some servers have tools without saying so.
         left = {kind for kind, (_, _, name) in LISTS.items() if name == "tools" or offer.has(name)}
@@ -382,7 +382,7 @@ class Router:
         if not left:
             self._learned(member, offer)
 
-    def _learned(self, member: Member, offer: Offer) -> None:
+    def _learned(self, member: Backend, offer: Offer) -> None:
         member.is_learning = False
         changed = [] if member.offer is None and not self._seen else offer.changed(member.offer)
         if offer != member.offer:
@@ -399,7 +399,7 @@ class Router:
             member.state = "closed"
             self._out.closed.append(member.name)
 
-    def _know(self, member: Member, offer: Offer) -> None:
+    def _know(self, member: Backend, offer: Offer) -> None:
         """Make what a server offers part of what the gateway offers."""
         member.offer = offer
         tools = member.interceptor.tools
@@ -424,7 +424,7 @@ class Router:
                 meta = {"_meta": {SUBSCRIPTION: Raw(identifier)}}
                 self._say(encode({"jsonrpc": "2.0", "method": method, "params": meta}))
 
-    def _settled(self, member: Member) -> None:
+    def _settled(self, member: Backend) -> None:
         """Nobody waits for this server any longer."""
         for waiting in list(self._waiting):
             waiting.servers.discard(member.name)
@@ -553,11 +553,11 @@ class Router:
             shown_list = {"resultType": "complete", **shown_list, "ttlMs": 0, "cacheScope": "private"}
         return shown_list
 
-    def _pass(self, member: Member, frame: Frame, key: Id, owner: str | None, later: list[Work]) -> None:
+    def _pass(self, member: Backend, frame: Frame, key: Id, owner: str | None, later: list[Work]) -> None:
         self._under_way[key] = member
         self._forward(member, frame.data, owner, later)
 
-    def _find(self, names: Names, name: str) -> tuple[Member, str] | None:
+    def _find(self, names: Names, name: str) -> tuple[Backend, str] | None:
         """The server of a tool or prompt, and its name there; unlisted ones are found by the server's name."""
         if (found := names.targets.get(name)) is not None:
             return self._members[found[0]], found[1]
@@ -571,8 +571,8 @@ class Router:
     ) -> None:
         name = text_of(params.get("name")) or ""
         if name == READ_TOOL:
-            moves = self._reader.from_client(frame.data, owner, later)
-            self._out.to_client.extend(moves.to_client)
+            routed = self._reader.from_client(frame.data, owner, later)
+            self._out.to_client.extend(routed.to_client)
             return
         found = self._find(self._tools, name)
         if found is None:
@@ -609,8 +609,8 @@ class Router:
 
     def _resource(self, frame: Frame, key: Id, uri: str, owner: str | None, later: list[Work]) -> None:
         if uri.startswith("envelope://"):
-            moves = self._reader.from_client(frame.data, owner, later)
-            self._out.to_client.extend(moves.to_client)
+            routed = self._reader.from_client(frame.data, owner, later)
+            self._out.to_client.extend(routed.to_client)
             return
         members = self._holders(uri)
         if not members:
@@ -620,11 +620,11 @@ class Router:
             self._trying[key] = frame.data, owner, members[1:]
         self._pass(members[0], frame, key, owner, later)
 
-    def _holders(self, uri: str) -> list[Member]:
+    def _holders(self, uri: str) -> list[Backend]:
         """Who has a resource: the one that lists it, else those whose templates fit, else all that have any."""
         able = [each for each in self._members.values() if each.offer and each.offer.has("resources")]
 
-        def lists(member: Member, kind: str, key: str) -> list[str]:
+        def lists(member: Backend, kind: str, key: str) -> list[str]:
             return [text_of(members_of(entry).get(key)) or "" for entry in getattr(member.offer, kind)]
 
         listed = [each for each in able if uri in lists(each, "resources", "uri")]
@@ -660,7 +660,7 @@ class Router:
         found: list[Raw] = []
         left = {each.name for each in members}
 
-        def heard(member: Member, answer: Frame | None) -> None:
+        def heard(member: Backend, answer: Frame | None) -> None:
             result = members_of(UNSET if answer is None else answer.result)
             for task in _array(result.get("tasks")):
                 found.append(task)
@@ -674,7 +674,7 @@ class Router:
         if not members:
             self._answer(frame, {"tasks": []})
 
-    def _own_task(self, task: str | None, member: Member) -> None:
+    def _own_task(self, task: str | None, member: Backend) -> None:
         if task is not None:
             self._tasks[task] = member
             if len(self._tasks) > _MOST_TASKS:
@@ -703,17 +703,17 @@ class Router:
             if member.state == "open":
                 self._tell(member, frame.data)
 
-    def _cancel(self, member: Member, frame: Frame, key: Id) -> None:
+    def _cancel(self, member: Backend, frame: Frame, key: Id) -> None:
         before = len(member.held)
         member.held = [each for each in member.held if (read := frames.read(each)) is None or read.key != key]
-        moves = member.interceptor.from_client(frame.data)
+        routed = member.interceptor.from_client(frame.data)
         if len(member.held) == before and member.state == "open":
-            for each in moves.to_server:
+            for each in routed.to_server:
                 self._tell(member, each)
 
     # -- from a server --------------------------------------------------------------------------------------------
 
-    def _arrived(self, member: Member, data: bytes) -> None:
+    def _arrived(self, member: Backend, data: bytes) -> None:
         """What a server says, as the envelope shows it."""
         frame = frames.read(data)
         if frame is None:
@@ -733,7 +733,7 @@ class Router:
         elif frame.method != "notifications/subscriptions/acknowledged":
             self._say(data)
 
-    def _responded(self, member: Member, frame: Frame, data: bytes) -> None:
+    def _responded(self, member: Backend, frame: Frame, data: bytes) -> None:
         key = frame.key or ("", b"")
         if key not in self._under_way:
             key = frames.same_id(key) or key
@@ -753,7 +753,7 @@ class Router:
             self._own_task(frames.task_of(frame.result), member)
         self._say(data)
 
-    def _questioned(self, member: Member, frame: Frame, method: str) -> None:
+    def _questioned(self, member: Backend, frame: Frame, method: str) -> None:
         """A request of the server's: under another id, and the user is told which server asks."""
         self._number += 1
         identifier = f"{self._prefix[member.name]}-{self._number}"
@@ -769,7 +769,7 @@ class Router:
             changes["params"] = frames.replaced(frame.params, inner)
         self._say(frames.replaced(frame.data, changes))
 
-    def _shown_id(self, member: Member, identifier: bytes) -> bytes | None:
+    def _shown_id(self, member: Backend, identifier: bytes) -> bytes | None:
         """The id under which the client knows a server's request."""
         for key, (whose, own) in self._asked.items():
             if whose is member and frames.id_key(own) == frames.id_key(identifier):
@@ -777,7 +777,7 @@ class Router:
         return None
 
 
-def _late(member: Member) -> str:
+def _late(member: Backend) -> str:
     return f"It has not answered the handshake for {_PATIENCE:.0f} seconds; it may still be starting."
 
 

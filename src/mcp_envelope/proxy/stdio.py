@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from .processes import KILL, Guard, Signals, describe_exit, reader_until_exit, signal_group
+from .processes import KILL, ProcessGuard, Signals, describe_exit, reader_until_exit, signal_group
 
 if TYPE_CHECKING:
     # Loaded while the server starts, not before.
@@ -62,7 +62,7 @@ class Proxy:
 
     def run(self) -> int:
         """Serve until the server ends; return its exit code, or minus the signal that ended it."""
-        guard = Guard()
+        guard = ProcessGuard()
         signals = Signals()
         try:
             process = subprocess.Popen(

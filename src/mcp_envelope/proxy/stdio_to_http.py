@@ -29,11 +29,11 @@ from ..jsontext.document import compact
 from . import frames
 from .frames import Frame, Id, Outgoing
 from .interceptor import Interceptor
-from .invitations import Invitation, Invitations
 from .stdio import Writer, lines_and_ends
 from .streamable_http import Refused, StreamableHttp, request_key, stateless_headers
 from .upstream import BROKEN, Upstream, explained, no_answer
 from .upstream import Login as UpstreamLogin
+from .url_elicitation import PendingLogin, UrlElicitations
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -48,7 +48,7 @@ class Login(UpstreamLogin, Protocol):
         """What would help with a request that was refused: nothing of ours, a login, a wider one, or time."""
         ...
 
-    async def invite(self, group: anyio.abc.TaskGroup) -> Invitation | None:
+    async def invite(self, group: anyio.abc.TaskGroup) -> PendingLogin | None:
         """Begin a login that a person finishes in a browser, or return the one that waits; None if we can't."""
         ...
 
@@ -69,7 +69,7 @@ _CODES: Final = {
 }
 
 
-class Bridge:
+class StdioToHttp:
     def __init__(
         self,
         gateway: Gateway,
@@ -83,7 +83,7 @@ class Bridge:
         self._gateway = gateway
         self._upstream = Upstream(url, headers, cookies=True, login=login)
         self._login = login if self._upstream.login is not None else None
-        self._invitations = Invitations()
+        self._invitations = UrlElicitations()
         self._transport = transport
         self._interceptor = Interceptor(gateway, observe=observe, adopts=True, mirrors=True)
         self._writer = Writer(sys.stdout.fileno())
@@ -279,7 +279,7 @@ class Bridge:
             message += " (or give the proxy a token: --bearer-env)"
         await self._failed(data, message, "LOGIN_REQUIRED")
 
-    async def _announce(self, invitation: Invitation) -> None:
+    async def _announce(self, invitation: PendingLogin) -> None:
         """Tell a client with a session when its user is done."""
         await invitation.done.wait()
         if (note := self._invitations.ended(invitation)) is not None:

@@ -1,8 +1,8 @@
-"""A process that several conversations share: each has a seat at it.
+"""Server processes that several clients share.
 
 Strategy: there is one process for each kind of client (its version of the protocol and its capabilities), so that
-the server knows what it may ask of whoever calls. Frames for a seat wait in a line of its own, because a client
-that is slow must not hold up the others.
+the server knows what it may ask of whoever calls. Each client has a queue of its own, because one that is slow
+must not hold up the others.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from msgspec import UNSET
 
 from ..jsontext.document import encode
 from . import frames
-from .launcher import Command, Launcher, Link, Listener
-from .sharing import Sharing
+from .multiplexer import Multiplexer
+from .supervisor import Command, ServerCallbacks, SupervisedServer, Supervisor
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -27,14 +27,14 @@ _log = logging.getLogger("mcp_envelope")
 _MOST_WAITING: Final = 64 << 20
 
 
-class Seat:
-    """A conversation at a process that it shares with others."""
+class SharedConnection:
+    """One client's connection to a process that it shares with others."""
 
-    def __init__(self, servers: SharedServers, server: str, listener: Listener) -> None:
+    def __init__(self, servers: SharedServers, server: str, callbacks: ServerCallbacks) -> None:
         self._servers = servers
         self._server = server
-        self._shared: _Shared | None = None
-        self.listener = listener
+        self._shared: _SharedServer | None = None
+        self.callbacks = callbacks
         self._frames: deque[bytes] = deque()
         self._size = 0
         self._task: asyncio.Task[None] | None = None
@@ -71,69 +71,71 @@ class Seat:
         while self._frames:
             frame = self._frames.popleft()
             self._size -= len(frame)
-            await self.listener.received(frame)
+            await self.callbacks.received(frame)
         self._task = None
 
 
-class _Shared:
-    """A process, and the conversations at it."""
+class _SharedServer:
+    """A process and its clients."""
 
-    def __init__(self, launcher: Launcher, command: Command) -> None:
-        self.link = Link(launcher, command, Listener(self._received, self._lost, self._failed))
-        self.sharing: Sharing[Seat] = Sharing()
+    def __init__(self, supervisor: Supervisor, command: Command) -> None:
+        self.link = SupervisedServer(
+            supervisor, command, ServerCallbacks(self._received, self._lost, self._failed)
+        )
+        self.multiplexer: Multiplexer[SharedConnection] = Multiplexer()
 
-    def send(self, seat: Seat, frame: bytes) -> None:
-        back, onward = self.sharing.from_client(seat, frame)
+    def send(self, connection: SharedConnection, frame: bytes) -> None:
+        back, onward = self.multiplexer.from_client(connection, frame)
         for each in onward:
             self.link.send(each)
         for each in back:
-            seat.put(each)
+            connection.put(each)
 
-    def leave(self, seat: Seat) -> None:
-        told = self.sharing.leave(seat)
+    def leave(self, connection: SharedConnection) -> None:
+        told = self.multiplexer.leave(connection)
         for each in told if self.link.is_running else ():
             self.link.send(each)
 
     async def _received(self, data: bytes) -> None:
-        to_clients, to_server = self.sharing.from_server(data)
-        for seat, frame in to_clients:
-            seat.put(frame)
+        to_clients, to_server = self.multiplexer.from_server(data)
+        for connection, frame in to_clients:
+            connection.put(frame)
         for frame in to_server:
             self.link.send(frame)
 
     async def _lost(self, words: str, code: str) -> None:
-        self.sharing.lost()
-        for seat in list(self.sharing.clients):
-            await seat.listener.lost(words, code)
+        self.multiplexer.lost()
+        for connection in list(self.multiplexer.clients):
+            await connection.callbacks.lost(words, code)
 
     async def _failed(self, data: bytes, words: str, code: str) -> None:
-        for seat, frame in self.sharing.withdrawn(data):
-            await seat.listener.failed(frame, words, code)
+        for connection, frame in self.multiplexer.withdrawn(data):
+            await connection.callbacks.failed(frame, words, code)
 
 
 class SharedServers:
-    """The shared processes of these servers."""
+    """The shared processes of these servers, one for each kind of client."""
 
-    def __init__(self, launcher: Launcher, commands: Mapping[str, Command]) -> None:
-        self._launcher = launcher
+    def __init__(self, supervisor: Supervisor, commands: Mapping[str, Command]) -> None:
+        self._supervisor = supervisor
         self._commands = commands
-        self._by_kind: dict[tuple[str, bytes], _Shared] = {}
+        self._by_kind: dict[tuple[str, bytes], _SharedServer] = {}
 
-    def connect(self, server: str, listener: Listener) -> Seat:
-        return Seat(self, server, listener)
+    def connect(self, server: str, callbacks: ServerCallbacks) -> SharedConnection:
+        return SharedConnection(self, server, callbacks)
 
-    def find(self, server: str, handshake: bytes) -> _Shared:
+    def find(self, server: str, handshake: bytes) -> _SharedServer:
         params = frames.members_of(UNSET if (frame := frames.read(handshake)) is None else frame.params)
         told = {name: value for name, value in params.items() if name not in ("clientInfo", "_meta")}
         kind = server, encode(told)
         if kind not in self._by_kind:
-            self._by_kind[kind] = _Shared(self._launcher, self._commands[server])
+            self._by_kind[kind] = _SharedServer(self._supervisor, self._commands[server])
         return self._by_kind[kind]
 
     async def sweep(self, idle: float) -> None:
         """End the processes at which nobody has been for so long."""
         for kind, shared in list(self._by_kind.items()):
-            if not shared.sharing.clients and time.monotonic() - shared.link.used > idle:
+            if not shared.multiplexer.clients and time.monotonic() - shared.link.used > idle:
                 del self._by_kind[kind]
                 await shared.link.aclose()
 

@@ -28,7 +28,7 @@ _WORDS: Final = "The server wants a login. Open this address to log in."
 _PATIENCE: Final = 45.0
 
 
-class Invitation(Protocol):
+class PendingLogin(Protocol):
     """A login that waits for a person."""
 
     address: str
@@ -36,13 +36,13 @@ class Invitation(Protocol):
     done: anyio.Event
 
 
-class Invitations:
+class UrlElicitations:
     """Those of one conversation."""
 
     def __init__(self) -> None:
         # Whether the client of a session opens addresses.
         self._opens = False
-        self._open: dict[str, Invitation] = {}
+        self._open: dict[str, PendingLogin] = {}
         # Those that a client with a session knows by their ids.
         self._told: set[str] = set()
         self._is_declined = False
@@ -61,14 +61,14 @@ class Invitations:
             self._opens = _takes_addresses(params.get("capabilities"))
         return self._opens
 
-    def is_new(self, invitation: Invitation) -> bool:
+    def is_new(self, invitation: PendingLogin) -> bool:
         """Whether nobody waits for its end yet."""
         if invitation.id in self._open:
             return False
         self._open[invitation.id] = invitation
         return True
 
-    def asking(self, frame: Frame, invitation: Invitation) -> bytes:
+    def asking(self, frame: Frame, invitation: PendingLogin) -> bytes:
         """The answer to a request that cannot go on without a login."""
         params = {"mode": "url", "message": _WORDS, "url": invitation.address}
         if f"{_META}protocolVersion" in members_of(frame.param("_meta")):
@@ -81,7 +81,7 @@ class Invitations:
         error = {"code": _REQUIRED, "message": _WORDS, "data": data}
         return frames.error_response(frame.identifier, encode(error))
 
-    def ended(self, invitation: Invitation) -> bytes | None:
+    def ended(self, invitation: PendingLogin) -> bytes | None:
         """What to tell a client when a login is over."""
         self._open.pop(invitation.id, None)
         if invitation.id not in self._told:

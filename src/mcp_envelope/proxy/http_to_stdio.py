@@ -4,8 +4,8 @@ Strategy: a session of the older era is one conversation, which begins with `ini
 credential that began it. What answers a request goes to the stream of that request, and as JSON if nothing else
 was said before; what belongs to no request goes to the newest open stream, else to the one that listens, where
 it waits until there is one. A stream that breaks can be resumed by the id of its last event. The stateless era has
-no sessions: all requests with one credential are one conversation, in which each has an id of its own (`sharing`),
-and a caller that hangs up cancels. Conversations that nobody uses end after a while.
+no sessions: all requests with one credential are one conversation, in which each has an id of its own
+(`multiplexer`), and a caller that hangs up cancels. Conversations that nobody uses end after a while.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec import UnsetType
 
 from ..clients.known import era_of
 from ..gateway import Gateway
 from . import frames, sse
-from .conversation import Conversation, ToClient
 from .frames import Frame, Id, members_of, text_of
 from .headers import EVENT_STREAM, JSON, SESSION_HEADER
 from .http import Application, Request, ResponseWriter
+from .multiplexer import Multiplexer
+from .relay import Relay, ToClient
 from .sessions import credential
-from .sharing import Sharing
+from .shared_servers import SharedServers
 from .streamable_http import stateless_headers
 
 _log = logging.getLogger("mcp_envelope")
@@ -63,14 +64,7 @@ _STATUS: Final = {
 
 
 # Begins a conversation: its messages for the client, and whether its servers are shared.
-Converse = Callable[[ToClient, bool], Conversation]
-
-
-class Shared(Protocol):
-    """Processes that conversations share."""
-
-    async def sweep(self, idle: float) -> None: ...
-    async def aclose(self) -> None: ...
+MakeRelay = Callable[[ToClient, bool], Relay]
 
 
 class Stream:
@@ -153,13 +147,13 @@ class Stream:
         self._taken.set()
 
 
-class Session:
+class StatefulSession:
     """A conversation of the older era, and its streams."""
 
     def __init__(self, name: str, owner: str | None) -> None:
         self.name = name
         self.owner = owner
-        self.conversation: Conversation | None = None
+        self.relay: Relay | None = None
         self.used = time.monotonic()
         # The first one belongs to no request.
         self._streams: dict[int, Stream] = {0: Stream()}
@@ -217,36 +211,36 @@ class Session:
             stream.close()
 
 
-class _Stateless:
+class _StatelessSession:
     """All requests of the stateless era with one credential: one conversation."""
 
-    def __init__(self, converse: Converse) -> None:
-        self.conversation = converse(self.deliver, False)
-        self.sharing: Sharing[Stream] = Sharing()
+    def __init__(self, make_relay: MakeRelay) -> None:
+        self.relay = make_relay(self.deliver, False)
+        self.multiplexer: Multiplexer[Stream] = Multiplexer()
         self.used = time.monotonic()
         # Whether the server does not know the era; then it is as good as new.
         self.is_refused = False
 
     async def send(self, stream: Stream, data: bytes, owner: str | None) -> None:
         self.used = time.monotonic()
-        back, onward = self.sharing.from_client(stream, data)
+        back, onward = self.multiplexer.from_client(stream, data)
         for each in back:
             self._put(stream, each)
         for each in onward:
-            await self.conversation.from_client(each, owner)
+            await self.relay.from_client(each, owner)
 
     async def leave(self, stream: Stream, owner: str | None) -> None:
         self.used = time.monotonic()
-        for each in self.sharing.leave(stream):
-            await self.conversation.from_client(each, owner)
+        for each in self.multiplexer.leave(stream):
+            await self.relay.from_client(each, owner)
 
     async def deliver(self, messages: list[bytes]) -> None:
         for data in messages:
-            to_clients, to_server = self.sharing.from_server(data)
+            to_clients, to_server = self.multiplexer.from_server(data)
             for stream, each in to_clients:
                 self._put(stream, each)
             for each in to_server:
-                await self.conversation.from_client(each)
+                await self.relay.from_client(each)
 
     def _put(self, stream: Stream, data: bytes) -> None:
         frame = frames.read(data)
@@ -256,8 +250,8 @@ class _Stateless:
             stream.close()
 
 
-class Listening(Application):
-    """`converse` begins a conversation. With `share`, sessions share processes, and the stateless era has one.
+class HttpToStdio(Application):
+    """`make_relay` begins a conversation. With `share`, sessions share processes, and the stateless era has one.
 
     `idle` is after how many seconds a conversation ends that nobody uses.
     """
@@ -265,20 +259,20 @@ class Listening(Application):
     def __init__(
         self,
         gateway: Gateway,
-        converse: Converse,
-        shared: Shared,
+        make_relay: MakeRelay,
+        shared: SharedServers,
         *,
         share: bool = False,
         idle: float | None = None,
         **more: Any,
     ) -> None:
         super().__init__(gateway, **more)
-        self._converse = converse
+        self._make_relay = make_relay
         self._shared = shared
         self._share = share
         self._idle = idle or IDLE
-        self._sessions: dict[str, Session] = {}
-        self._stateless: dict[str | None, _Stateless] = {}
+        self._sessions: dict[str, StatefulSession] = {}
+        self._stateless: dict[str | None, _StatelessSession] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
     async def answer(self, request: Request, body: bytes, writer: ResponseWriter) -> None:
@@ -305,7 +299,7 @@ class Listening(Application):
             self._sweeper.cancel()
         ending = [self._end(each) for each in list(self._sessions.values())]
         stateless, self._stateless = list(self._stateless.values()), {}
-        await asyncio.gather(*ending, *(each.conversation.aclose() for each in stateless))
+        await asyncio.gather(*ending, *(each.relay.aclose() for each in stateless))
         await self._shared.aclose()
 
     # -- requests ---------------------------------------------------------------------------------------------
@@ -331,7 +325,7 @@ class Listening(Application):
             return
         await self._exchange(session, request, messages, writer, parts is not None)
 
-    async def _session(self, request: Request, writer: ResponseWriter) -> Session | None:
+    async def _session(self, request: Request, writer: ResponseWriter) -> StatefulSession | None:
         """The session that a request names; None if it was refused."""
         name = request.named.get(SESSION_HEADER)
         session = None if name is None else self._sessions.get(name)
@@ -344,40 +338,40 @@ class Listening(Application):
         await writer.json(status, frames.failure(frames.NULL, -32600, words))
         return None
 
-    def _begin(self, request: Request) -> Session | None:
+    def _begin(self, request: Request) -> StatefulSession | None:
         """A new session; None if there are too many."""
         if len(self._sessions) >= MOST_SESSIONS:
             return None
-        session = Session(secrets.token_urlsafe(24), credential(request.named))
+        session = StatefulSession(secrets.token_urlsafe(24), credential(request.named))
         probed = self._stateless.get(self._kept_for(request))
-        if probed is not None and probed.is_refused and probed.sharing.is_idle:
+        if probed is not None and probed.is_refused and probed.multiplexer.is_idle:
             # The client has asked for the other era first, and was told that there is none: it goes on with the
             # same process, as it would on standard input and output.
             del self._stateless[self._kept_for(request)]
-            session.conversation = probed.conversation
-            session.conversation.to_client = session.deliver
+            session.relay = probed.relay
+            session.relay.to_client = session.deliver
         else:
-            session.conversation = self._converse(session.deliver, self._share)
+            session.relay = self._make_relay(session.deliver, self._share)
         self._sessions[session.name] = session
         return session
 
     async def _exchange(
         self,
-        session: Session,
+        session: StatefulSession,
         request: Request,
         messages: list[Frame],
         writer: ResponseWriter,
         is_batch: bool,
     ) -> None:
-        assert session.conversation is not None
+        assert session.relay is not None
         keys = [each.key for each in messages if not isinstance(each.method, UnsetType)]
         awaited = [key for key in keys if key is not None]
         stream = session.open(awaited)
         stream.is_attached = bool(awaited)
         try:
             for each in messages:
-                await session.conversation.from_client(each.data, session.owner)
-            await session.conversation.drain()
+                await session.relay.from_client(each.data, session.owner)
+            await session.relay.drain()
             if not awaited:
                 await writer.send(202, [], b"")
                 return
@@ -390,7 +384,7 @@ class Listening(Application):
             stream.detach()
             session.forget(stream)
 
-    async def _listen(self, session: Session, request: Request, writer: ResponseWriter) -> None:
+    async def _listen(self, session: StatefulSession, request: Request, writer: ResponseWriter) -> None:
         last = request.named.get("last-event-id")
         found = session.find(last) if last else (session.listener, -1)
         if found is None:
@@ -434,7 +428,7 @@ class Listening(Application):
                 failure = frames.failure(frame.identifier, frames.INTERNAL_ERROR, words)
                 await writer.send(503, [("retry-after", "10")], failure, JSON)
                 return
-            self._stateless[kept] = _Stateless(self._converse)
+            self._stateless[kept] = _StatelessSession(self._make_relay)
         common = self._stateless[kept]
         if (wrong := _wrong_header(frame, request)) is not None:
             words = f"The header {wrong} does not say what the body says."
@@ -503,10 +497,10 @@ class Listening(Application):
 
     # -- the end ----------------------------------------------------------------------------------------------
 
-    async def _end(self, session: Session) -> None:
+    async def _end(self, session: StatefulSession) -> None:
         self._sessions.pop(session.name, None)
-        if session.conversation is not None:
-            await session.conversation.aclose()
+        if session.relay is not None:
+            await session.relay.aclose()
         session.close()
 
     async def _clean(self) -> None:
@@ -516,9 +510,9 @@ class Listening(Application):
             for session in [each for each in self._sessions.values() if each.is_idle and each.used < before]:
                 await self._end(session)
             for owner, each in list(self._stateless.items()):
-                if not each.sharing.clients and each.used < before:
+                if not each.multiplexer.clients and each.used < before:
                     del self._stateless[owner]
-                    await each.conversation.aclose()
+                    await each.relay.aclose()
             await self._shared.sweep(self._idle)
 
 

@@ -1,4 +1,4 @@
-"""Several clients of one conversation with a server, without any I/O: which message is whose.
+"""Several clients on one connection to a server, without any I/O: which message is whose.
 
 Strategy: the server sees one client. The ids of requests and the progress tokens are replaced by numbers that are
 used once, and put back on the way to the client that they came from. What the server says without naming a request
@@ -45,7 +45,7 @@ class Delivery(NamedTuple, Generic[_Key]):
     to_server: list[bytes]
 
 
-class Sharing(Generic[_Key]):
+class Multiplexer(Generic[_Key]):
     def __init__(self) -> None:
         self._number = 0
         self._sent: dict[int, _Sent[_Key]] = {}

@@ -1,10 +1,10 @@
 """Server processes on an event loop: started when something is sent to them, and again after they have ended.
 
-Strategy: a `Link` is one server as a conversation sees it. It is told frames and never makes anybody wait: what
-cannot be written yet is held, and what can never be written is given back with the reason. A process that ends is
-replaced when the next frame comes, at once the first time and after growing pauses if it keeps ending; what was
-under way is lost, and whoever waits for it is told. All processes of the proxy are counted, and watched by the
-guard, so that none outlives it.
+Strategy: a `SupervisedServer` takes frames and never blocks the sender: what cannot be written yet is held, and
+what can never be written is given back with the reason. A process that ends is replaced when the next frame
+comes, at once the first time and after growing pauses if it keeps ending; what was under way is lost, and whoever
+waits for it is told. The fresh process gets the handshake that the client made with the first one (`Handshake`).
+All processes of the proxy are counted, and watched by the guard, so that none outlives it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
+from msgspec import UnsetType
+
 from . import frames
-from .opening import Opening
-from .processes import KILL, Guard, describe_exit, signal_group
+from .frames import Frame, text_of
+from .processes import KILL, ProcessGuard, describe_exit, signal_group
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -42,7 +44,7 @@ _LONGEST_PAUSE: Final = 60.0
 MOST_PROCESSES: Final = 64
 
 
-class Unavailable(Exception):
+class ServerUnavailable(Exception):
     """The server cannot be had. The message says why, and `code` is that of the failure."""
 
     def __init__(self, words: str, code: str = "UPSTREAM_UNAVAILABLE") -> None:
@@ -156,10 +158,10 @@ class Process(asyncio.SubprocessProtocol):
         return self._transport.get_returncode() or 0
 
 
-class Launcher:
+class Supervisor:
     """Starts the processes of one proxy, at most so many at a time."""
 
-    def __init__(self, guard: Guard, most: int | None = None) -> None:
+    def __init__(self, guard: ProcessGuard, most: int | None = None) -> None:
         self._guard = guard
         self._most = most or MOST_PROCESSES
         self._running = 0
@@ -172,7 +174,7 @@ class Launcher:
 
     async def start(self, command: Command) -> Process:
         if self.is_full:
-            raise Unavailable(f"{_counted(self._most)} running, and more may not.", "RATE_LIMITED")
+            raise ServerUnavailable(f"{_counted(self._most)} running, and more may not.", "RATE_LIMITED")
         self._running += 1
         try:
             async with self._starting:
@@ -189,7 +191,7 @@ class Launcher:
         except (OSError, ValueError) as error:
             self._running -= 1
             reason = getattr(error, "strerror", None) or str(error)
-            raise Unavailable(
+            raise ServerUnavailable(
                 f"The server cannot be started: {command.words[0]}: {reason.lower()}."
             ) from error
         except BaseException:
@@ -211,8 +213,74 @@ class Launcher:
         self._guard.forget(process.pid)
 
 
-class Listener(NamedTuple):
-    """Whom a link tells what becomes of it."""
+class Handshake:
+    """What a client told its server once (handshake, level of logging, subscriptions), to be told again.
+
+    A fresh process is told the same under ids of ours, whose responses nobody else sees.
+    """
+
+    def __init__(self) -> None:
+        self._initialize: bytes | None = None
+        self._initialized = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+        self._level: bytes | None = None
+        self._subscribed: dict[str, bytes] = {}
+        self._prefix = f"mcp-envelope-{os.urandom(8).hex()}-"
+        self._number = 0
+        # The id of a repeated handshake that is under way.
+        self._awaited = ""
+
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self._awaited)
+
+    def note(self, data: bytes) -> None:
+        """Take note of what is sent to the server."""
+        frame = frames.read(data)
+        if frame is None or isinstance(frame.method, UnsetType):
+            return
+        if frame.method == "initialize":
+            self._initialize, self._level = data, None
+            self._subscribed.clear()
+        elif frame.method == "notifications/initialized":
+            self._initialized = data
+        elif frame.method == "logging/setLevel":
+            self._level = data
+        elif frame.method == "resources/subscribe":
+            self._subscribed[text_of(frame.param("uri")) or ""] = data
+        elif frame.method == "resources/unsubscribe":
+            self._subscribed.pop(text_of(frame.param("uri")) or "", None)
+
+    def again(self) -> list[bytes]:
+        """The handshake for a fresh process; nothing if there was none. `answered` gets the response."""
+        self._awaited = ""
+        if self._initialize is None:
+            return []
+        again = self._own(self._initialize)
+        self._awaited = f"{self._prefix}{self._number}"
+        return [again]
+
+    def answered(self, frame: Frame) -> Sequence[bytes] | None:
+        """What the server is told next, if this is a response to a request of ours."""
+        kind, name = frame.key or ("", "")
+        if kind != "s" or not name.startswith(self._prefix) or not frame.is_response:
+            return None
+        if name != self._awaited:
+            return ()
+        self._awaited = ""
+        repeated = ([] if self._level is None else [self._level]) + list(self._subscribed.values())
+        return [self._initialized, *map(self._own, repeated)]
+
+    def may_answer(self, data: bytes) -> bool:
+        """Whether a frame from the server has to be looked at."""
+        return self._prefix.encode() in data[:400] or self._prefix.encode() in data[-400:]
+
+    def _own(self, request: bytes) -> bytes:
+        self._number += 1
+        return frames.replaced(request, {"id": b'"%b%d"' % (self._prefix.encode(), self._number)})
+
+
+class ServerCallbacks(NamedTuple):
+    """What is called when something happens to a server."""
 
     # A frame from the server. The next one is read after it returns.
     received: Callable[[bytes], Awaitable[None]]
@@ -222,14 +290,14 @@ class Listener(NamedTuple):
     failed: Callable[[bytes, str, str], Awaitable[None]]
 
 
-class Link:
+class SupervisedServer:
     """One server, whichever process that is at the moment."""
 
-    def __init__(self, launcher: Launcher, command: Command, listener: Listener) -> None:
-        self._launcher = launcher
+    def __init__(self, supervisor: Supervisor, command: Command, callbacks: ServerCallbacks) -> None:
+        self._supervisor = supervisor
         self._command = command
-        self._listener = listener
-        self._opening = Opening()
+        self._callbacks = callbacks
+        self._handshake = Handshake()
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
         # What waits for the process to start, or for the handshake.
@@ -246,15 +314,16 @@ class Link:
         return self._task is not None
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, sooner or later. If that turns out to be impossible, the listener is told."""
+        """Send a frame, sooner or later. If that turns out to be impossible, `failed` is called."""
         self.used = time.monotonic()
-        if self._process is not None and not self._opening.is_under_way:
+        if self._process is not None and not self._handshake.is_under_way:
             if self._process.unread > _MOST_UNREAD:
                 self._fail(
-                    [frame], Unavailable("The server does not read what it is sent.", "UPSTREAM_TIMEOUT")
+                    [frame],
+                    ServerUnavailable("The server does not read what it is sent.", "UPSTREAM_TIMEOUT"),
                 )
                 return
-            self._opening.note(frame)
+            self._handshake.note(frame)
             self._process.write(frame)
             return
         self._held.append(frame)
@@ -284,11 +353,11 @@ class Link:
         try:
             try:
                 if (left := self._not_before - time.monotonic()) > 0:
-                    raise Unavailable(
+                    raise ServerUnavailable(
                         f"{self._reason} It is started again in {left:.0f} seconds at the earliest."
                     )
-                process = await self._launcher.start(self._command)
-            except Unavailable as reason:
+                process = await self._supervisor.start(self._command)
+            except ServerUnavailable as reason:
                 self._process, held, self._held = None, self._held, []
                 if not self._not_before > time.monotonic() and reason.code == "UPSTREAM_UNAVAILABLE":
                     self._pause(str(reason))
@@ -312,47 +381,47 @@ class Link:
             # It may have closed its output: then it cannot be talked to any more.
             code = await process.end()
             self._process = None
-            await self._launcher.ended(process)
+            await self._supervisor.ended(process)
         if self._is_closing:
             return
         if time.monotonic() - since < _SHORT_LIFE:
             self._pause(f"The server ended ({describe_exit(code)}) soon after its start.")
         else:
             self._failures = 0
-        if self._opening.is_under_way:
+        if self._handshake.is_under_way:
             # Whoever waits for what was held is told like the others.
             self._held = []
-        await self._listener.lost(
+        await self._callbacks.lost(
             f"The server ended ({describe_exit(code)}) before it answered.", "UPSTREAM_DIED"
         )
 
     def _begin(self, process: Process) -> None:
         first = frames.read(self._held[0]) if self._held else None
         if first is None or first.method != "initialize":
-            for frame in self._opening.again():
+            for frame in self._handshake.again():
                 process.write(frame)
-        if not self._opening.is_under_way:
+        if not self._handshake.is_under_way:
             self._flush(process)
 
     def _flush(self, process: Process) -> None:
         held, self._held = self._held, []
         for frame in held:
-            self._opening.note(frame)
+            self._handshake.note(frame)
             process.write(frame)
 
     async def _heard(self, process: Process, line: bytes) -> None:
         self.used = time.monotonic()
         if self._is_closing:
             return
-        if self._opening.may_answer(line) and (frame := frames.read(line)) is not None:
-            onward = self._opening.answered(frame)
+        if self._handshake.may_answer(line) and (frame := frames.read(line)) is not None:
+            onward = self._handshake.answered(frame)
             if onward is not None:
                 for each in onward:
                     process.write(each)
-                if not self._opening.is_under_way:
+                if not self._handshake.is_under_way:
                     self._flush(process)
                 return
-        await self._listener.received(line)
+        await self._callbacks.received(line)
 
     def _pause(self, reason: str) -> None:
         """Do not start it again too soon: the first time it is tried again at once."""
@@ -361,12 +430,12 @@ class Link:
         self._failures += 1
         self._not_before = time.monotonic() + min(pause, _LONGEST_PAUSE)
 
-    def _fail(self, unsent: Sequence[bytes], reason: Unavailable) -> None:
+    def _fail(self, unsent: Sequence[bytes], reason: ServerUnavailable) -> None:
         _log.warning("mcp-envelope: %s", reason)
 
         async def tell() -> None:
             for frame in unsent:
-                await self._listener.failed(frame, str(reason), reason.code)
+                await self._callbacks.failed(frame, str(reason), reason.code)
 
         if unsent:
             task = asyncio.get_running_loop().create_task(tell())

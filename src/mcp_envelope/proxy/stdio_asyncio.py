@@ -1,4 +1,4 @@
-"""A conversation whose client is on standard input and output, on an event loop.
+"""A client on standard input and output, served on an event loop (`stdio` does it with threads).
 
 Strategy: lines in, lines out, through asyncio's pipes where the system has them for such a file, else in a thread.
 A client that takes nothing is not read and neither are the servers. When it closes its end, what is under way
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from .conversation import Conversation, ToClient
+from .relay import Relay, ToClient
 from .stdio import Writer, lines_and_ends
 
 _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -26,12 +26,12 @@ _GRACE: Final = 5.0
 _POLL: Final = 0.01
 
 
-async def serve(converse: Callable[[ToClient], Conversation]) -> int:
+async def serve(make_relay: Callable[[ToClient], Relay]) -> int:
     """Serve one client; 0, or the exit code that a shell gives for the signal that ended it."""
     loop = asyncio.get_running_loop()
     output = await _output()
-    conversation = converse(output.write)
-    reading = loop.create_task(_read(conversation))
+    relay = make_relay(output.write)
+    reading = loop.create_task(_read(relay))
     caught: list[int] = []
 
     def stop(number: int) -> None:
@@ -49,9 +49,9 @@ async def serve(converse: Callable[[ToClient], Conversation]) -> int:
     if not caught and not output.gone.is_set():
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE):
-                while conversation.route.expects_answers and not output.gone.is_set():
+                while relay.route.expects_answers and not output.gone.is_set():
                     await asyncio.sleep(_POLL)
-    await conversation.aclose()
+    await relay.aclose()
     output.close()
     return 128 + caught[0] if caught else 0
 
@@ -105,7 +105,7 @@ async def _output() -> _Output:
     return output
 
 
-async def _read(conversation: Conversation) -> None:
+async def _read(relay: Relay) -> None:
     descriptor = sys.stdin.fileno()
     loop = asyncio.get_running_loop()
     if not _is_pipe(descriptor):
@@ -113,7 +113,7 @@ async def _read(conversation: Conversation) -> None:
         threading.Thread(target=_read_lines, args=(loop, lines), daemon=True).start()
         while (line := await lines.get()) is not None:
             if line.strip():
-                await conversation.from_client(line)
+                await relay.from_client(line)
         return
     reader = asyncio.StreamReader(_CHUNK)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -124,11 +124,11 @@ async def _read(conversation: Conversation) -> None:
             line = b"".join([*rest, each])
             rest.clear()
             if line.strip():
-                await conversation.from_client(line)
+                await relay.from_client(line)
         if last:
             rest.append(last)
     if line := b"".join(rest).strip():
-        await conversation.from_client(line)
+        await relay.from_client(line)
 
 
 def _is_pipe(descriptor: int) -> bool:

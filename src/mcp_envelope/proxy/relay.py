@@ -1,4 +1,4 @@
-"""One client's conversation with its servers, on an event loop.
+"""Carries frames between one client and its servers, on an event loop.
 
 Strategy: a `Route` decides, without any I/O, what each frame becomes and where it goes; here it is carried there.
 A frame that may have to be cut or stored is worked on in another thread, in its turn: from one server, frames
@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from .frames import Outgoing
 from .interceptor import Interceptor
-from .launcher import Listener
 from .reads import Work
+from .supervisor import ServerCallbacks
 
 # A smaller frame is worked on right here: it is within any budget, and another thread would cost more.
 _INLINE: Final = 1 << 12
@@ -25,7 +25,7 @@ _PATIENCE: Final = 10.0
 _MOST_READS: Final = 16
 
 
-class Moves(NamedTuple):
+class RoutedFrames(NamedTuple):
     """Frames to be sent, in order, those for a server with its name; before that, connections to be closed."""
 
     to_client: list[bytes]
@@ -41,28 +41,28 @@ class Route(Protocol):
 
     @property
     def expects_answers(self) -> bool: ...
-    def from_client(self, data: bytes, owner: str | None, later: list[Work]) -> Moves: ...
-    def done(self, work: Work) -> Moves: ...
-    def from_server(self, server: str, data: bytes) -> Moves: ...
-    def lost(self, server: str, words: str, code: str) -> Moves: ...
-    def failed(self, server: str, data: bytes, words: str, code: str) -> Moves: ...
+    def from_client(self, data: bytes, owner: str | None, later: list[Work]) -> RoutedFrames: ...
+    def done(self, work: Work) -> RoutedFrames: ...
+    def from_server(self, server: str, data: bytes) -> RoutedFrames: ...
+    def lost(self, server: str, words: str, code: str) -> RoutedFrames: ...
+    def failed(self, server: str, data: bytes, words: str, code: str) -> RoutedFrames: ...
     def patience(self, server: str, data: bytes) -> float | None: ...
-    def unanswered(self, server: str, data: bytes) -> Moves: ...
+    def unanswered(self, server: str, data: bytes) -> RoutedFrames: ...
 
 
 class Connection(Protocol):
-    """A server as a conversation sees it: a process of its own, or a seat at one that is shared."""
+    """A server as a relay sees it: a process of its own, or a share of one."""
 
     def send(self, frame: bytes) -> None: ...
     async def drain(self) -> None: ...
     async def aclose(self) -> None: ...
 
 
-Connect = Callable[[str, Listener], Connection]
+Connect = Callable[[str, ServerCallbacks], Connection]
 ToClient = Callable[[list[bytes]], Awaitable[None]]
 
 
-class Conversation:
+class Relay:
     """`connect` returns the connection to a server, which is made when something is sent there."""
 
     def __init__(self, route: Route, connect: Connect, to_client: ToClient) -> None:
@@ -94,22 +94,22 @@ class Conversation:
     def _connection(self, server: str) -> Connection:
         found = self._connections.get(server)
         if found is None:
-            listener = Listener(
+            callbacks = ServerCallbacks(
                 partial(self._from_server, server), partial(self._lost, server), partial(self._failed, server)
             )
-            found = self._connections[server] = self._connect(server, listener)
+            found = self._connections[server] = self._connect(server, callbacks)
         return found
 
-    async def _carry(self, moves: Moves) -> None:
-        for server in moves.closed:
+    async def _carry(self, routed: RoutedFrames) -> None:
+        for server in routed.closed:
             if (connection := self._connections.pop(server, None)) is not None:
                 self._spawn(connection.aclose())
-        for server, frame in moves.to_servers:
+        for server, frame in routed.to_servers:
             if (patience := self.route.patience(server, frame)) is not None:
                 self._spawn(self._watch(server, frame, patience))
             self._connection(server).send(frame)
-        if moves.to_client:
-            await self.to_client(moves.to_client)
+        if routed.to_client:
+            await self.to_client(routed.to_client)
 
     async def _from_server(self, server: str, data: bytes) -> None:
         await self._carry(await _worked(data, partial(self.route.from_server, server, data)))
@@ -134,13 +134,13 @@ class Conversation:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _worked(data: bytes, work: Callable[[], Moves]) -> Moves:
+async def _worked(data: bytes, work: Callable[[], RoutedFrames]) -> RoutedFrames:
     if len(data) <= _INLINE:
         return work()
     return await asyncio.to_thread(work)
 
 
-class Alone:
+class SingleRoute:
     """The route to the only server there is."""
 
     def __init__(self, interceptor: Interceptor) -> None:
@@ -150,30 +150,30 @@ class Alone:
     def expects_answers(self) -> bool:
         return self.interceptor.expects_answers
 
-    def from_client(self, data: bytes, owner: str | None, later: list[Work]) -> Moves:
-        return _moves(self.interceptor.from_client(data, owner, later))
+    def from_client(self, data: bytes, owner: str | None, later: list[Work]) -> RoutedFrames:
+        return _routed(self.interceptor.from_client(data, owner, later))
 
-    def done(self, work: Work) -> Moves:
-        return _moves(work())
+    def done(self, work: Work) -> RoutedFrames:
+        return _routed(work())
 
-    def from_server(self, server: str, data: bytes) -> Moves:
-        return _moves(self.interceptor.from_server(data))
+    def from_server(self, server: str, data: bytes) -> RoutedFrames:
+        return _routed(self.interceptor.from_server(data))
 
-    def lost(self, server: str, words: str, code: str) -> Moves:
-        return Moves(self.interceptor.lost(words, code), [])
+    def lost(self, server: str, words: str, code: str) -> RoutedFrames:
+        return RoutedFrames(self.interceptor.lost(words, code), [])
 
-    def failed(self, server: str, data: bytes, words: str, code: str) -> Moves:
+    def failed(self, server: str, data: bytes, words: str, code: str) -> RoutedFrames:
         if self.interceptor.list_requests.owns(data):
-            return _moves(self.interceptor.list_requests.finish())
+            return _routed(self.interceptor.list_requests.finish())
         failure = self.interceptor.failed(data, words, code)
-        return Moves([] if failure is None else [failure], [])
+        return RoutedFrames([] if failure is None else [failure], [])
 
     def patience(self, server: str, data: bytes) -> float | None:
         return _PATIENCE if self.interceptor.list_requests.owns(data) else None
 
-    def unanswered(self, server: str, data: bytes) -> Moves:
-        return _moves(self.interceptor.list_requests.unanswered(data))
+    def unanswered(self, server: str, data: bytes) -> RoutedFrames:
+        return _routed(self.interceptor.list_requests.unanswered(data))
 
 
-def _moves(outgoing: Outgoing) -> Moves:
-    return Moves(outgoing.to_client, [("", frame) for frame in outgoing.to_server])
+def _routed(outgoing: Outgoing) -> RoutedFrames:
+    return RoutedFrames(outgoing.to_client, [("", frame) for frame in outgoing.to_server])
