@@ -133,8 +133,7 @@ _METHOD = """
   was mended (definitions past the 200th were not counted). After that run the templates were narrowed, for all
   contestants alike: dates and measures are no longer counted by.
 - **The target** for the first reply of 2,000 tokens is 70 %, with one further call 98 %, and no wrong answer.
-  Lookups, the record with an extreme, texts that contain a word and means by group, a sixth of the questions,
-  mostly need the further call.
+  Lookups of one record, texts that contain a word, and most of the means by group need the further call.
 - **The reader** is the same for all. It takes rows wherever whole ones are shown, counts wherever they are
   told, and our profile or outline. If all rows are shown it computes. If the reply says that something is
   missing, by whatever mark, it answers only what the rest of the reply covers, and else says that the answer is
