@@ -429,6 +429,46 @@ def test_nothing_escapes_the_budget(talk: Talk, spelled: bytes) -> None:
     assert len(shown) < 4 * talk.tokens + 600
 
 
+SHORT = {"content": [{"type": "text", "text": "short"}]}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": 7, "Result": LONG},
+        {"id": 7, "result": SHORT, "Result": LONG},
+        {"id": 7, "RESULT": LONG, "result": SHORT},
+        {"id": 7, "re\u017fult": LONG},
+        {"ID": 7, "result": LONG},
+        {"id": 7, "Error": {"code": 1, "message": "a line of words\n" * 3000}},
+        {"id": 7, "result": {"Content": LONG["content"]}},
+        {"id": 7, "result": {**SHORT, "CONTENT": LONG["content"]}},
+        {"id": 7, "result": {"Content": LONG["content"], **SHORT}},
+        {"id": 7, "result": {**SHORT, "resultType": "task", "taskId": "t", "Content": LONG["content"]}},
+        {"id": 7, "result": {**SHORT, "StructuredContent": {"a": "a line of words\n" * 3000}}},
+        {"id": 7, "result": {**SHORT, "\u017ftructuredContent": {"a": "a line of words\n" * 3000}}},
+        {"id": 7, "result": {**SHORT, "deep": json.loads("[" * 300 + "]" * 300)}, "Result": LONG},
+    ],
+)
+def test_nothing_escapes_for_readers_that_disregard_case(talk: Talk, message: dict[str, Any]) -> None:
+    """As Go's `encoding/json` does (CVE-2026-27896)."""
+    talk.listed(tool("log"))
+    talk.send(call(7, "log"))
+    [shown], _ = talk.reply(frame({"jsonrpc": "2.0", **message}))
+    assert len(shown) < 4 * talk.tokens + 1200
+    for holder in (json.loads(shown), json.loads(shown).get("result", {})):
+        assert len({name.casefold() for name in holder}) == len(holder)
+
+
+def test_other_members_beside_those_of_the_protocol_keep_their_bytes(talk: Talk) -> None:
+    for answer in (
+        frame({"jsonrpc": "2.0", "id": 7, "result": {**SHORT, "Contents": 1}, "Results": 1}),
+        b'{"jsonrpc": "2.0","id":7,"x\xff":1,"result":{"content":[],"y\xff":2}}',
+    ):
+        talk.send(call(7, "log"))
+        assert talk.reply(answer) == ([answer], [])
+
+
 def test_nan_and_infinity_become_null_only_in_a_result_that_is_cut(talk: Talk) -> None:
     small = b'{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":{"mean":NaN}}}'
     talk.listed({"name": "mean", "inputSchema": {}})
@@ -616,14 +656,14 @@ def test_the_metadata_of_a_request_is_not_repeated_in_its_result(
     dialect: str, profile: str, tmp_path: Path
 ) -> None:
     talk = Talk(tmp_path, DIALECT=dialect, PROFILE=profile)
-    meta = {"callId": "call-0815", "progressToken": "p-4711", "io.example/trace": {"user": "u-1234"}}
+    meta = {"callId": "call-ours", "progressToken": "p-token", "io.example/trace": {"user": "u-1234"}}
     talk.send(call(7, "t", _meta=meta))
     shown, asked = talk.reply(result(7, **typed(rows(2000))))
     for own in asked:
-        assert b"0815" not in own
+        assert b"call-ours" not in own
         shown, _ = talk.reply(result(json.loads(own)["id"], tools=[tool("t", ROWS)]))
     assert len(shown) == 1
-    for secret in (b"0815", b"4711", b'1234"'):
+    for secret in (b"call-ours", b"p-token", b"u-1234"):
         assert secret not in shown[0]
 
 

@@ -43,6 +43,19 @@ def test_the_same_ids_do_not_meet() -> None:
     assert _heard(multiplexer, result(first, content=[])) == []
 
 
+def test_a_request_has_one_id_for_readers_that_disregard_case() -> None:
+    multiplexer: Multiplexer[str] = Multiplexer()
+    mine = _sent(multiplexer, "a", call(7, "t"))["id"]
+    for spelled in ({"ID": mine, "id": 8}, {"ID": mine}):
+        asked = {"jsonrpc": "2.0", **spelled, "method": "tools/call", "params": {"name": "t"}}
+        sent = _sent(multiplexer, "b", frame(asked))
+        assert sent["id"] != mine
+        assert "ID" not in sent
+    told = _note("notifications/cancelled", requestId=8, RequestId=mine)
+    _, [onward] = multiplexer.from_client("b", told)
+    assert b"RequestId" not in onward
+
+
 def test_progress_goes_where_its_token_came_from() -> None:
     multiplexer: Multiplexer[str] = Multiplexer()
     tokens = [

@@ -4,7 +4,8 @@ Strategy: one pass of msgspec gives the members of a message as slices of the fr
 assembled from its own members, in their order, with only the changes replaced. What msgspec cannot read (half a
 surrogate pair, NaN, thousands of levels) is read by slower means, because a frame that nobody could read would
 escape every budget. A tool's result is read only as far as its lanes. What is not a result as the protocol defines
-it is all text for us, since nobody knows what a client would do with it.
+it is all text for us, since nobody knows what a client would do with it. Some readers take `Result` for `result`,
+so names that differ from the protocol's in case alone are spelled as the protocol has them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..envelope import Sealed
 
 Id = tuple[str, Any]
+_Bytes = TypeVar("_Bytes", bytes, Raw)
 NULL: Final = Raw(b"null")
 BOM: Final = b"\xef\xbb\xbf"
 METHOD_NOT_FOUND: Final = -32601
@@ -55,6 +57,8 @@ class Frame(msgspec.Struct, frozen=True):
     result: Raw | UnsetType = UNSET
     error: Raw | UnsetType = UNSET
     data: bytes = b""
+    # Whether names are spelled otherwise in `data` than they came.
+    is_respelled: bool = False
 
     @property
     def key(self) -> Id | None:
@@ -115,6 +119,10 @@ class _Message(msgspec.Struct):
     error: Raw | UnsetType = UNSET
 
 
+class _UsualMessage(_Message, forbid_unknown_fields=True):
+    jsonrpc: Raw | UnsetType = UNSET
+
+
 class _ResultMembers(msgspec.Struct):
     content: list[Raw] | UnsetType = UNSET
     structured: Raw | UnsetType = msgspec.field(default=UNSET, name="structuredContent")
@@ -123,11 +131,26 @@ class _ResultMembers(msgspec.Struct):
     result_type: str = msgspec.field(default=_COMPLETE, name="resultType")
 
 
+class _UsualMembers(_ResultMembers, forbid_unknown_fields=True):
+    pass
+
+
+_USUAL_MESSAGE: Final = msgspec.json.Decoder(_UsualMessage)
 _MESSAGE: Final = msgspec.json.Decoder(_Message)
+_USUAL_RESULT: Final = msgspec.json.Decoder(_UsualMembers)
 _RESULT: Final = msgspec.json.Decoder(_ResultMembers)
 _ERROR: Final = msgspec.json.Decoder(Error)
 _METHOD: Final = msgspec.json.Decoder(str)
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Raw])
+_MESSAGE_NAMES: Final = {name: name for name in _Message.__struct_fields__}
+_PARAM_NAMES: Final = {
+    name.casefold(): name
+    for name in ("name", "arguments", "uri", "_meta", "requestId", "progressToken", "taskId")
+}
+_RESULT_NAMES: Final = {
+    name.casefold(): name
+    for name in ("content", "structuredContent", "isError", "_meta", "resultType", "task", "taskId", "result")
+}
 _BATCH: Final = msgspec.json.Decoder(list[Raw])
 _TOKEN: Final = re.compile(STRING + rb"|[{}\[\],:]")
 
@@ -142,8 +165,8 @@ def read(data: bytes) -> Frame | None:
     for repair in (bytes, _repaired):
         try:
             data = repair(data)
-            return _frame(_MESSAGE.decode(data), data)
-        except RecursionError:
+            return _frame(data)
+        except (RecursionError, TooDeep):
             return _read_deep(data)
         except UNREADABLE:
             if data.lstrip(WHITESPACE)[:1] != b"{":
@@ -151,7 +174,51 @@ def read(data: bytes) -> Frame | None:
     return None
 
 
-def _frame(found: _Message, data: bytes) -> Frame:
+def _frame(came: bytes) -> Frame:
+    data = came
+    found: _Message
+    try:
+        found = _USUAL_MESSAGE.decode(data)
+    except (msgspec.ValidationError, UnicodeDecodeError):
+        # There are members of other names.
+        data = _spelled(data, _MESSAGE_NAMES)
+        found = _MESSAGE.decode(data)
+    if not isinstance(found.params, UnsetType):
+        params = _spelled_if_readable(found.params, _PARAM_NAMES)
+        if params is not found.params:
+            found.params, data = params, replaced(data, {"params": bytes(params)})
+    return _settled(found, data, data is not came)
+
+
+def _spelled(data: _Bytes, names: Mapping[str, str]) -> _Bytes:
+    """The same object, in which no name differs from one of the protocol's in case alone.
+
+    What readers that disregard case make of it (CVE-2026-27896) is then what all others do.
+    """
+    try:
+        members = _OBJECT.decode(data)
+    except UnicodeDecodeError:
+        valid = type(data)(bytes(data).decode("utf-8", "replace").encode())
+        respelled = _spelled(valid, names)
+        return data if respelled is valid else respelled
+    wrong = [name for name in members if name.casefold() in names and name not in names.values()]
+    if not wrong:
+        return data
+    changes: dict[str, bytes | None] = dict.fromkeys(wrong)
+    for name in wrong:
+        if (known := names[name.casefold()]) not in members:
+            changes[known] = bytes(members[name])
+    return type(data)(replaced(data, changes))
+
+
+def _spelled_if_readable(raw: Raw, names: Mapping[str, str]) -> Raw:
+    try:
+        return _spelled(raw, names)
+    except CANNOT_OPEN:
+        return raw
+
+
+def _settled(found: _Message, data: bytes, is_respelled: bool) -> Frame:
     method: str | UnsetType = UNSET
     if not isinstance(found.method, UnsetType):
         try:
@@ -163,7 +230,7 @@ def _frame(found: _Message, data: bytes) -> Frame:
     if not isinstance(error, UnsetType) and len(error) == 4 and bytes(error) == b"null":
         # Some servers send a null error with every result.
         error = UNSET
-    return Frame(found.id, method, found.params, found.result, error, data)
+    return Frame(found.id, method, found.params, found.result, error, data, is_respelled)
 
 
 def _repaired(data: bytes) -> bytes:
@@ -197,8 +264,12 @@ def _read_deep(data: bytes) -> Frame | None:
             key = text_of(mark)
     if depth or not data.lstrip(WHITESPACE).startswith(b"{"):
         return None
-    names = [name for name in _Message.__struct_fields__ if found.get(name)]
-    return _frame(_Message(**{name: Raw(found[name]) for name in names}), data)
+    known = {name: Raw(value) for name, value in found.items() if value and name in _MESSAGE_NAMES}
+    is_respelled = any(name.casefold() in _MESSAGE_NAMES for name in found.keys() - known.keys())
+    if is_respelled:
+        # At this depth, what has a name of another case is left out.
+        data = b"{%b}" % b",".join(b'"%b":%b' % (name.encode(), value) for name, value in known.items())
+    return _settled(_Message(**known), data, is_respelled)
 
 
 def read_batch(data: bytes) -> list[bytes] | None:
@@ -281,10 +352,15 @@ def read_result(raw: Raw) -> ToolResult | None:
 
     Whatever has lanes is a result, as older clients show them without a look at the type.
     """
+    members: _ResultMembers
     try:
-        members = _RESULT.decode(raw)
+        members = _USUAL_RESULT.decode(raw)
     except UNREADABLE:
-        members = _read_malformed(raw)
+        raw = spelled_result(raw)
+        try:
+            members = _RESULT.decode(raw)
+        except UNREADABLE:
+            members = _read_malformed(raw)
     structured = None if isinstance(members.structured, UnsetType) else members.structured
     meta = None if isinstance(members.meta, UnsetType) else members.meta
     if not isinstance(members.content, UnsetType):
@@ -297,6 +373,11 @@ def read_result(raw: Raw) -> ToolResult | None:
         # Something else altogether: a client would have to show all of it.
         lanes = Result([raw], None, True, True)
     return ToolResult(raw, lanes, members.meta)
+
+
+def spelled_result(raw: Raw) -> Raw:
+    """The result of a call, or of a question about a task, with the names of the protocol."""
+    return _spelled_if_readable(raw, _RESULT_NAMES)
 
 
 def _read_malformed(raw: Raw) -> _ResultMembers:

@@ -112,7 +112,11 @@ class Interceptor:
         frame = None
         try:
             frame = frames.read(data)
-            if frame is None or isinstance(frame.method, UnsetType):
+            if frame is None:
+                return Outgoing([], [data])
+            if frame.is_respelled and not self._observe:
+                data = frame.data
+            if isinstance(frame.method, UnsetType):
                 return Outgoing([], [data])
             if frame.method == "tools/call":
                 return self._call(frame, data, owner, later)
@@ -268,6 +272,8 @@ class Interceptor:
             frame = frames.read(data)
             if frame is None:
                 return Outgoing([data], [])
+            if frame.is_respelled and not self._observe:
+                data = frame.data
             if frame.method == _LIST_CHANGED:
                 # What was learned stays true for clients that have seen it, until they ask again.
                 self.tools.complete = False
@@ -327,10 +333,18 @@ class Interceptor:
 
     def _finish(self, frame: Frame, data: bytes, pending: Pending, call: Call, listed: bool) -> Outgoing:
         is_task = pending.method == "tasks/get"
-        raw = frames.members_of(frame.result).get("result", UNSET) if is_task else frame.result
-        if isinstance(raw, UnsetType) or self.tools.enveloped:
+        outer = frame.result
+        if is_task and not isinstance(outer, UnsetType):
+            outer = frames.spelled_result(outer)
+        raw = frames.members_of(outer).get("result", UNSET) if is_task else outer
+        if isinstance(outer, UnsetType) or isinstance(raw, UnsetType) or self.tools.enveloped:
             return Outgoing([data], [])
         result = frames.read_result(raw)
+        named = frames.spelled_result(raw) if result is None else result.raw
+        if (named is not raw or outer is not frame.result) and not self._observe:
+            shown = frames.replaced(outer, {"result": bytes(named)}) if is_task else bytes(named)
+            data = frames.with_result(frame, shown)
+            frame, raw = replace(frame, result=Raw(shown), data=data), named
         if result is None:
             if (task := frames.task_of(raw)) is not None:
                 self._requests.add_task(task, pending)

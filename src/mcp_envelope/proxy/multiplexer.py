@@ -72,7 +72,7 @@ class Multiplexer(Generic[_Key]):
             is_theirs = frame.key is not None and self._asked.get(frame.key) == client
             if is_theirs and frame.key is not None:
                 del self._asked[frame.key]
-            return Outgoing([], [data] if is_theirs else [])
+            return Outgoing([], [frame.data] if is_theirs else [])
         if frame.key is None:
             return Outgoing([], self._notification(client, frame, frame.method))
         if frame.method == "initialize":
