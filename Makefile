@@ -73,7 +73,7 @@ $(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/python
 	@touch $@ $(VENV)/base
 
 demo: $(VENV)/demo  ## flood the proxy with real servers, and show it before and after
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/mcp-envelope demo
 
 $(VENV)/codemap: pyproject.toml constraints.txt | $(VENV)/python
 	@echo "Installing codemap's parsers and a language server (about twenty seconds) ..."

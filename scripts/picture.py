@@ -1,4 +1,4 @@
-"""The picture in README.md: the beginning of `make demo`, as an SVG that follows the reader's light or dark theme.
+"""The picture in README.md: the beginning of the demo, as an SVG that follows the reader's light or dark theme.
 
 python scripts/picture.py            # writes docs/demo.svg
 """
@@ -47,7 +47,7 @@ def recorded() -> list[str]:
     }
     environment.pop("NO_COLOR", None)
     with subprocess.Popen(
-        [sys.executable, str(ROOT / "examples" / "demo.py")], stdout=theirs, stderr=theirs, env=environment
+        [sys.executable, "-m", "mcp_envelope", "demo"], stdout=theirs, stderr=theirs, env=environment
     ) as demo:
         os.close(theirs)
         shown = b""

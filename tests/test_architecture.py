@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "mcp_envelope"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__", "__main__"),
     ("cli", "testing"),
-    ("ui", "hosts", "login"),
+    ("ui", "demo", "hosts", "login"),
     ("proxy", "servers", "check"),
     ("gateway",),
     ("vault", "clients", "tracing"),

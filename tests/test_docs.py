@@ -20,6 +20,10 @@ from scripts import exit_codes
 ROOT = Path(__file__).resolve().parent.parent
 # Its examples need other libraries, and are run by tests/hosts/test_frameworks.py.
 ELSEWHERE = "docs/hosts.md"
+OURS = tuple(
+    f"https://{host}/mcp-envelope/mcp-envelope/{branch}/"
+    for host, branch in (("github.com", "blob/main"), ("raw.githubusercontent.com", "main"))
+)
 EXAMPLES = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 BLOCKS = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 
@@ -45,11 +49,27 @@ def test_python_examples_run(document: str, tmp_path: Path, monkeypatch: pytest.
         gc.collect()
 
 
+def targets(path: Path) -> list[str]:
+    """Where the links of a document lead, without the places in a page."""
+    text = path.read_text()
+    found = re.findall(r"\]\(([^)]+)\)", text) + re.findall(r"^\[[^\]]+\]: (\S+)$", text, re.M)
+    return [target.partition("#")[0] for target in found if not target.startswith("#")]
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
-    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
-        assert (path.parent / target).exists(), f"{document} links to {target}"
+    for target in targets(path):
+        # README.md is read on PyPI too, so its links are absolute.
+        inside = next((target.removeprefix(ours) for ours in OURS if target.startswith(ours)), None)
+        if inside is not None:
+            assert (ROOT / inside).exists(), f"{document} links to {target}"
+        elif ":" not in target:
+            assert (path.parent / target).exists(), f"{document} links to {target}"
+
+
+def test_the_readme_can_be_read_anywhere() -> None:
+    assert [target for target in targets(ROOT / "README.md") if not target.startswith("https://")] == []
 
 
 @pytest.mark.parametrize("document", ["docs/security.md", "docs/reliability.md"])

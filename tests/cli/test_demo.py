@@ -1,4 +1,4 @@
-"""What `make demo` shows: two real servers behind the proxy."""
+"""`mcp-envelope demo`: real servers behind the proxy."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .harness import REPOSITORY, at_terminal, environment
+from .harness import at_terminal, environment
 
-DEMO = [sys.executable, str(REPOSITORY / "examples" / "demo.py")]
+DEMO = [sys.executable, "-m", "mcp_envelope", "demo"]
 
 
 def test_in_a_pipe(tmp_path: Path, home: Path) -> None:
@@ -27,6 +27,14 @@ def test_in_a_pipe(tmp_path: Path, home: Path) -> None:
     assert "✗" not in shown
     assert str(tmp_path) not in shown
     assert list(home.iterdir()) == []
+
+
+def test_without_git_and_unicode(tmp_path: Path) -> None:
+    env = environment(MCP_ENVELOPE_VAULT=None, PATH=str(tmp_path), PYTHONIOENCODING="ascii")
+    done = subprocess.run(DEMO, cwd=tmp_path, env=env, capture_output=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, b""), done
+    assert "left out: it needs git" in done.stdout.decode()
+    assert "UPSTREAM_DIED" in done.stdout.decode()
 
 
 def test_at_a_terminal(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from .console import BadInput, Misuse, Parser
 
 # Each is a module in this package, with `run(arguments) -> exit code`.
 COMMANDS: Final = {
+    "demo": "flood the proxy with real servers, and show it before and after",
     "proxy": "run in front of an MCP server",
     "login": "log in to a server with a URL, for the proxy",
     "logout": "forget a login, and tell the server that gave it",
@@ -41,6 +42,7 @@ COMMANDS: Final = {
 _HELP: Final = "help"
 _EXAMPLES: Final = """\
 examples:
+  mcp-envelope demo
   mcp-envelope wrap claude-code
   mcp-envelope proxy --tokens 4000 -- uvx mcp-server-git
   mcp-envelope lint src

@@ -1,4 +1,4 @@
-"""A plain MCP server that floods its clients. `make demo` puts the proxy in front of it.
+"""A plain MCP server that floods its clients. The demo puts the proxy in front of it.
 
 It knows nothing about envelopes. Its tool returns every ticket there is, under a schema that allows no further
 properties, and the same again as text.

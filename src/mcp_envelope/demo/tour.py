@@ -1,4 +1,4 @@
-"""Two real servers behind the proxy, before and after: what `make demo` shows.
+"""The demo: real servers behind the proxy, before and after.
 
 Strategy: the official client makes each call twice, directly and through `mcp-envelope proxy`, and the result
 is checked independently: with the meter, the client's schema validation and the original. Nothing needs a
@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unicodedata import east_asian_width
@@ -26,9 +27,9 @@ from unicodedata import east_asian_width
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from mcp_envelope.budget import meter_named
+from ..budget import meter_named
 
-HERE = Path(__file__).parent
+TICKETS = [sys.executable, str(Path(__file__).parent / "tickets.py")]
 LIMIT = 2000
 
 PRETTY = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -39,7 +40,8 @@ BAR, RULE, TICK, CROSS = ("█", "─", "✓", "✗") if UNICODE else ("#", "-",
 broken: list[str] = []
 
 
-def main() -> int:
+def run() -> bool:
+    """Show everything, and return whether every promise was kept."""
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
@@ -54,19 +56,25 @@ def main() -> int:
     print()
     if broken:
         print(paint("31", f"Broken promises: {', '.join(broken)}"))
-        return 1
-    print(paint("1", "Try it: ") + ".venv/bin/mcp-envelope proxy -- YOUR SERVER")
-    print("        .venv/bin/mcp-envelope wrap --help")
-    return 0
+        return False
+    print(paint("1", "Try it: ") + f"{command_name()} proxy -- YOUR SERVER")
+    print(f"        {command_name()} wrap --help")
+    return True
+
+
+def command_name() -> str:
+    """How to call this program here: in a clone, by its path."""
+    here = Path(sys.executable).with_name("mcp-envelope")
+    inside = here.is_relative_to(Path.cwd()) and not shutil.which("mcp-envelope")
+    return os.path.relpath(here) if inside else "mcp-envelope"
 
 
 async def show_tickets(environment: dict[str, str]) -> None:
     title("A typed result: 1,500 tickets, under a schema that allows no further properties")
-    command = [sys.executable, str(HERE / "tickets.py")]
-    async with client(command, environment) as direct:
+    async with client(TICKETS, environment) as direct:
         whole = (await direct.call_tool("list_tickets", {})).structured_content
-    async with client(proxied(command), environment) as through:
-        show_command(command)
+    async with client(proxied(TICKETS), environment) as through:
+        show_command(TICKETS)
         await through.list_tools()
         # The client validates the structure against the listed schema, and would raise if it were invalid.
         result = await through.call_tool("list_tickets", {})
@@ -112,23 +120,26 @@ async def read_all(through: Client, handle: str, tickets: list[Any], kept: int) 
 
 async def show_git(room: Path, environment: dict[str, str]) -> None:
     title("A text: the diff of a repository, from mcp-server-git")
+    if find_spec("mcp_server_git") is None or shutil.which("git") is None:
+        print("  left out: it needs git, and mcp-server-git from the extra 'demo'")
+        return
     repository = make_repository(room / "repository")
     command = [sys.executable, "-m", "mcp_server_git", "--repository", str(repository)]
     arguments = {"repo_path": str(repository), "target": "HEAD~1", "context_lines": 3}
     async with client(command, environment) as direct:
-        whole = (await direct.call_tool("git_diff", arguments)).content[0].text
+        whole = texts(await direct.call_tool("git_diff", arguments))[0]
     async with client(proxied(command), environment) as through:
         show_command([*command[:-1], "REPOSITORY"])
         result = await through.call_tool("git_diff", arguments)
-        texts = [block.text for block in result.content]
-        sizes(whole, "\n".join(texts))
-        tell(texts[0])
-        for line in texts[1].splitlines()[:5]:
+        shown = texts(result)
+        sizes(whole, "\n".join(shown))
+        tell(shown[0])
+        for line in shown[1].splitlines()[:5]:
             print(clip(f"  {line}"))
         print("     …")
         print()
         check("each lane is within the budget", within(result))
-        handle = texts[0].split('handle="')[1].split('"')[0]
+        handle = shown[0].split('handle="')[1].split('"')[0]
         offset, parts = 0, []
         while offset < len(whole):
             parts.append((await ask(through, handle, path="/content/0/text", offset=offset, quiet=True))[-1])
@@ -140,11 +151,10 @@ async def show_git(room: Path, environment: dict[str, str]) -> None:
 
 async def show_crash(environment: dict[str, str]) -> None:
     title("A server that dies in the middle of a call")
-    command = [sys.executable, str(HERE / "tickets.py")]
-    async with client(proxied(command), environment) as through:
-        show_command(command)
+    async with client(proxied(TICKETS), environment) as through:
+        show_command(TICKETS)
         result = await through.call_tool("restart", {})
-        failure = json.loads(result.content[0].text)["_envelope"]["error"]
+        failure = json.loads(texts(result)[0])["_envelope"]["error"]
         for name in ("code", "message", "hint"):
             tell(f"{name}: {failure[name]}")
         check("the call is answered, with a code and the next step", failure["code"] == "UPSTREAM_DIED")
@@ -182,7 +192,7 @@ async def ask(through: Client, handle: str, *, quiet: bool = False, **arguments:
     result = await through.call_tool("envelope_read", {"handle": handle, **arguments})
     if not within(result):
         check("a page is within the budget", False)
-    return [block.text for block in result.content]
+    return texts(result)
 
 
 def make_repository(folder: Path) -> Path:
@@ -202,6 +212,10 @@ def make_repository(folder: Path) -> Path:
     return folder
 
 
+def texts(result: Any) -> list[str]:
+    return [block.text for block in result.content]
+
+
 # -- checking ------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +225,7 @@ def tokens(value: Any) -> int:
 
 def within(result: Any) -> bool:
     # Models get the texts, without the escapes that they have on the wire.
-    lanes = ["\n".join(block.text for block in result.content)]
+    lanes = ["\n".join(texts(result))]
     if result.structured_content is not None:
         lanes.append(result.structured_content)
     return all(tokens(lane) <= LIMIT for lane in lanes)
@@ -302,16 +316,3 @@ def wrap(text: str, indent: str = "    ", first: str | None = None) -> list[str]
             joined = f"{indent}{word}"
         line = joined
     return [*lines, line]
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BaseExceptionGroup as group:
-        # The reader of the output stopped, as `| head` does.
-        if group.subgroup(BrokenPipeError) is None:
-            raise
-    except BrokenPipeError:
-        pass
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(141)

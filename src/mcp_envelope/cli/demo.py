@@ -1,0 +1,46 @@
+"""`mcp-envelope demo`: real servers flood the proxy, and everything that it promises is checked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from . import console
+from .console import Misuse, Parser
+
+_DESCRIPTION: Final = """\
+Flood the proxy with real servers, and show each result before and after. Every
+promise is checked: the sizes, the schema, the pages read back. Nothing needs a
+network, and nothing of yours is read or changed.
+"""
+_EPILOG: Final = """\
+exit codes:
+  0    every promise was kept
+  1    one was not
+  2    something to install is missing
+
+examples:
+  mcp-envelope demo
+  uvx --from 'mcp-envelope[demo]' mcp-envelope demo
+"""
+_BROKEN: Final = 1
+
+
+def run(arguments: list[str]) -> int:
+    make_parser().parse_args(arguments)
+    try:
+        from ..demo import tour
+    except ImportError as error:
+        raise Misuse(
+            f"the demo is a client of real servers: pip install 'mcp-envelope[demo]' ({error})"
+        ) from None
+    try:
+        return console.OK if tour.run() else _BROKEN
+    except BaseExceptionGroup as group:
+        # The reader of the output stopped, as `| head` does.
+        if stopped := group.subgroup(BrokenPipeError):
+            raise BrokenPipeError from stopped
+        raise
+
+
+def make_parser() -> Parser:
+    return Parser("demo", "[options]", _DESCRIPTION, _EPILOG)
