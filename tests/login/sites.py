@@ -55,6 +55,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     refreshes: int = 0
     revoked: list[str] = field(default_factory=list)
     names_issuer: bool = True
+    wants_resource: bool = True
     # The resource that its tokens are for, whatever was asked.
     resource: str | None = None
     given: list[str] = field(default_factory=list)
@@ -67,7 +68,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         self.asked.append(params)
-        if params.resource is None:
+        if params.resource is None and self.wants_resource:
             raise AuthorizeError("invalid_target", "which server?")
         code = secrets.token_urlsafe(32)
         self.codes[code] = AuthorizationCode(

@@ -83,6 +83,10 @@ _BEARER: Final = re.compile(r"(?:^|,)\s*bearer(?=\s|,|$)", re.IGNORECASE)
 _PARAMETER: Final = re.compile(
     r"[\s,]*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+))"
 )
+# Where a server says that its metadata are (RFC 9728).
+RESOURCE_METADATA: Final = re.compile(
+    r"(\bresource_metadata\s*=\s*)(?:\"([^\"\\]*)\"|([^\s,\"]+))", re.IGNORECASE
+)
 
 
 def bearer_parameters(challenge: str) -> dict[str, str]:

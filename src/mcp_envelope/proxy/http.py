@@ -23,6 +23,7 @@ import anyio
 from ..clients.known import UNKNOWN
 from ..gateway import Gateway
 from . import frames, sse
+from .authorization import LoginFront, base_of
 from .frames import Outgoing
 from .headers import (
     EVENT_STREAM,
@@ -309,11 +310,17 @@ class HttpProxy(Application):
         self.observe = observe
         self.sessions = Sessions(gateway)
         self.legacy = LegacyStreams(self.upstream)
+        self.logins = LoginFront(self.upstream)
 
     async def answer(self, request: Request, body: bytes, writer: ResponseWriter) -> None:
+        about = await self.logins.answer(request.method, request.path, request.query, request.named, body)
+        if about is not None:
+            await writer.send(*about)
+            return
         await Exchange(self, request, body, writer).run()
 
     async def aclose(self) -> None:
+        await self.logins.aclose()
         await self.upstream.aclose()
 
 
@@ -365,7 +372,7 @@ class Exchange:
         self._owner = credential(request.named)
         self._session_name = request.named.get(SESSION_HEADER)
         self._headers = decodable(end_to_end(request.headers))
-        self._url = _address(proxy.upstream.url, request.path, request.query)
+        self._url = _address(proxy.upstream.url, proxy.logins.path_of(request.path), request.query)
         # The frames that were sent on, and responses of our own to others of the same batch.
         self._sent: list[bytes] = []
         self._ours: list[bytes] = []
@@ -470,6 +477,8 @@ class Exchange:
         back = end_to_end(response.headers)
         if "location" in response.named:
             back = redirected(back, self._url)
+        if response.status in (401, 403) and "www-authenticate" in response.named:
+            back = self._proxy.logins.challenged(back, base_of(self._request.named), self._request.path)
         kind = self._kind(response)
         if kind == EVENT_STREAM:
             await self._writer.start(response.status, without_encoding(back))
@@ -483,6 +492,13 @@ class Exchange:
             await self._relay_body(response, back, kind)
         elif self._ours and response.is_success:
             await self._respond_ourselves()
+        elif self._method == "GET" and kind == JSON and self._proxy.logins.changes(self._request.path):
+            with self._reserve() as reservation:
+                body = await self._upstream.body(response, reservation)
+                shown = await self._proxy.logins.changed(
+                    self._request.path, base_of(self._request.named), body
+                )
+                await self._writer.send(response.status, without_encoding(back), shown)
         else:
             sizes = [pair for pair in response.headers if pair[0] == "content-length"]
             await self._writer.start(response.status, [*back, *sizes])
