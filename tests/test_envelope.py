@@ -391,6 +391,14 @@ def test_a_notice_takes_the_place_of_an_envelope_of_the_payloads_own(own: Any) -
         assert "theirs" not in json.dumps(shown)
 
 
+def test_in_another_case_it_is_one_for_some_readers() -> None:
+    own = {"_Envelope": _FORGED, "_ENVELOPE": 5}
+    shown = structured(seal({**own, "rows": list(range(5000))}, max_bytes=1500, handle="ours"))
+    assert [name for name in shown if name.casefold() == "_envelope"] == ["_envelope"]
+    assert {f"/{name}" for name in own} <= {cut["path"] for cut in shown["_envelope"]["dropped"]}
+    assert structured(seal({**own, "rows": [1]})) == {**own, "rows": [1]}
+
+
 def test_an_envelope_of_the_payloads_own_passes_with_a_payload_that_fits() -> None:
     assert structured(seal({"_envelope": 5, "rows": [1]})) == {"_envelope": 5, "rows": [1]}
 

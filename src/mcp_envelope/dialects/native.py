@@ -26,7 +26,7 @@ from ..fit.text import Ends
 from ..jsontext.document import (
     TEXT_CLOSE,
     TEXT_OPEN,
-    Buffer,
+    Member,
     Node,
     TooDeep,
     encode,
@@ -193,29 +193,32 @@ def _takes_notice(node: Node | None) -> TypeGuard[Node]:
 
 
 def _has_own_envelope(node: Node | None) -> bool:
-    own = (member.key == notice.ENVELOPE_KEY for member in node.members()) if _takes_notice(node) else ()
-    return any(own)
+    return _takes_notice(node) and any(map(_is_own_envelope, node.members()))
+
+
+def _is_own_envelope(member: Member) -> bool:
+    # Some readers disregard case.
+    return member.key.casefold() == notice.ENVELOPE_KEY
 
 
 class _WithoutOwn(Fitter):
     """Fits an object without the `_envelope` of its own, which a notice takes the place of: that is a cut, too."""
 
-    def __init__(self, node: Node, own: Buffer, place: Place, plan: Plan, base: str) -> None:
-        kept = [member for member in node.members() if member.key != notice.ENVELOPE_KEY]
+    def __init__(self, node: Node, place: Place, plan: Plan, base: str) -> None:
+        own = list(filter(_is_own_envelope, node.members()))
+        kept = [member for member in node.members() if not _is_own_envelope(member)]
         body = b"{%b}" % b",".join(b"%b:%b" % (member.raw_key, member.value) for member in kept)
         super().__init__(Node(body), place, plan.rankings, base, survey=plan.survey)
-        self._own = Cut(f"{base}/{notice.ENVELOPE_KEY}", "bytes", 0, len(own), 0)
+        self._own = [Cut(f"{base}/{member.key}", "bytes", 0, len(member.value), 0) for member in own]
 
     def fit(self, room: int) -> Fitted | None:
         fitted = super().fit(room)
-        return fitted and dataclasses.replace(fitted, cuts=(*fitted.cuts, self._own))
+        return fitted and dataclasses.replace(fitted, cuts=(*fitted.cuts, *self._own))
 
 
 def _fitter(node: Node, place: Place, plan: Plan, base: str = "") -> Fitter:
-    if _takes_notice(node):
-        for member in node.members():
-            if member.key == notice.ENVELOPE_KEY:
-                return _WithoutOwn(node, member.value, place, plan, base)
+    if _has_own_envelope(node):
+        return _WithoutOwn(node, place, plan, base)
     return Fitter(node, place, plan.rankings, base, survey=plan.survey)
 
 
