@@ -239,6 +239,8 @@ def foreign(module: str, name: str, base: type[Exception] = Exception) -> type[E
         (caught(lambda: subprocess.run(["/opt/pyrite"])), "DEPENDENCY_UNAVAILABLE", "Program not found: pyrite"),
         (NotImplementedError("no Rust yet"), "NOT_IMPLEMENTED", "no Rust yet"),
         (foreign("fastmcp.exceptions", "ToolError")("index is stale"), "TOOL_FAILED", "index is stale"),
+        (foreign("fastmcp.exceptions", "ToolError")("No such file: a.py"), "NOT_FOUND", "No such file: a.py"),
+        (foreign("mcp.server.mcpserver.exceptions", "ToolError")("LSP_FAILED: gone"), "LSP_FAILED", "LSP"),
     ],
 )  # fmt: skip
 def test_exceptions_become_codes(error: Exception, code: str, message: str) -> None:

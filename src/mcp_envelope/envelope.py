@@ -199,7 +199,8 @@ def make_plan(
         outcome = statement.add_to(outcome)
     if budget.warning:
         outcome = outcome.warned(budget.warning)
-    outcome, data = read_outcome(value, outcome, remarks or current_remarks(), arguments)
+    phrases = policy.errors if policy is not None else {}
+    outcome, data = read_outcome(value, outcome, remarks or current_remarks(), arguments, phrases)
     payload = Payload() if data is UNSET else read_payload(data, read_as)
     if statement is not None and data is value and (statement.error or not statement.found):
         payload = as_document(payload)
@@ -214,7 +215,6 @@ def make_plan(
             texts, payload = apart(payload)
             outcome = replace(outcome, texts=(*outcome.texts, *texts))
         elif is_error and data is value:
-            phrases = policy.errors if policy is not None else {}
             problem = _diagnosed(payload, phrases)
             outcome, payload = _reported(payload, outcome, dialect, budget, problem)
             is_error = None

@@ -26,6 +26,7 @@ class FailedCall(NamedTuple):
     root: str | None = None
     known: Collection[str] = ()
     tool: str | None = None
+    phrases: Mapping[str, str] = {}
 
 
 class _Explained(NamedTuple):
@@ -62,16 +63,18 @@ def problem_of(
     tool: str | None = None,
     catalogue: Catalogue = CATALOGUE,
     is_logged: bool = False,
+    phrases: Mapping[str, str] | None = None,
 ) -> Problem:
     """Return the coded failure for an exception. One that passes through is raised again.
 
     `root` is the directory that paths are shown relative to, `known` what the client passed, and `tool` the
     qualified name of the function that was called: calling it with wrong arguments is the caller's mistake, while
     calling any other function so is the tool's. `is_logged` says that the traceback has been logged elsewhere.
+    `phrases` are the words of the settings, with the codes that they stand for in what a tool says itself.
     """
     if passes_through(exception):
         raise exception
-    found = [_explain(leaf, FailedCall(root, known, tool)) for leaf in _leaves(exception)]
+    found = [_explain(leaf, FailedCall(root, known, tool, phrases or {})) for leaf in _leaves(exception)]
     best = max(found, key=lambda each: (isinstance(each, _Carried), each is not None))
     details: dict[str, Any] = {}
     if None in found:
@@ -287,11 +290,13 @@ def _tool_error(error: Exception, call: FailedCall) -> _Explained | None:
     # The SDKs wrap any exception in a ToolError that repeats its text. Then the cause says more, and safely.
     text = _own_message(error)
     wrapped = error.__cause__ is not None and text.startswith(("Error executing tool", "Error calling tool"))
-    return None if wrapped else _Explained("TOOL_FAILED", text, for_caller=True)
+    if wrapped:
+        return None
+    return _Explained(diagnose(text, phrases=call.phrases).code, text, for_caller=True)
 
 
 def _mcp(error: Any, call: FailedCall) -> _Carried:
-    problem = diagnose(error.error.message, error.error.data, error.error.code)
+    problem = diagnose(error.error.message, error.error.data, error.error.code, call.phrases)
     data = error.error.data
     return _Carried(replace(problem, details=data if isinstance(data, Mapping) else None))
 

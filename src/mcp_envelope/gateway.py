@@ -16,6 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,9 +31,9 @@ from .dialects import Dialect
 from .dialects.notice import READ_TOOL
 from .envelope import Sealed, make_plan, most_shown, seal_plan
 from .fit.ranking import Ranking
-from .jsontext.document import encode, text_block
+from .jsontext.document import encode, text_block, unescaped
 from .outcome import Failure, Miss, Outcome, OwnFailure, Remarks, Reply
-from .payload import Payload, Result, read_result
+from .payload import Payload, Result, apart, read_result
 from .schema import Schema, SchemaError, widen
 from .schema.widening import map_for_classes, without_required
 from .tracing import trace, trace_untouched
@@ -699,9 +700,16 @@ def unwrapped(payload: Payload, call: Call) -> Payload:
     if not call.published.unwrap or payload.node is None or payload.node.kind != "object":
         return payload
     members = payload.node.members()
-    if len(members) == 1 and members[0].key == "result":
-        return Payload(node=payload.node.child(0), blocks=payload.blocks)
-    return payload
+    if len(members) != 1 or members[0].key != "result":
+        return payload
+    value = payload.node.child(0)
+    if value.kind == "string":
+        # A text may spell a document, as it may without a structure.
+        with suppress(ValueError):  # half a surrogate pair has no text
+            said, (texts, rest) = unescaped(members[0].value), apart(payload)
+            if not rest.blocks and all(text.encode() == said for text in texts):
+                return Payload(text=said)
+    return Payload(node=value, blocks=payload.blocks)
 
 
 def _publish(shape: Shape, schema: Mapping[str, Any] | None, misses: bool, wrapped: bool) -> Published:

@@ -372,11 +372,16 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_outcome(
-    value: Any, outcome: Outcome, remarks: Remarks | None = None, arguments: Mapping[str, Any] | None = None
+    value: Any,
+    outcome: Outcome,
+    remarks: Remarks | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    phrases: Mapping[str, str] | None = None,
 ) -> tuple[Outcome, Any]:
     """Return the outcome with the tool's answer added, and the answer's data, UNSET if there is none.
 
-    A path among the call's arguments is the client's own word, and may be repeated to it.
+    A path among the call's arguments is the client's own word, and may be repeated to it. `phrases` are those of
+    the settings, with their codes.
     """
     if remarks is not None:
         outcome = remarks.add_to(outcome)
@@ -412,7 +417,7 @@ def read_outcome(
         if isinstance(value, OwnFailure):
             problem = value.problem
         else:
-            problem = problem_of(value, known=given(arguments))
+            problem = problem_of(value, known=given(arguments), phrases=phrases)
         data = value.data if isinstance(value, Failure) else None
         outcome = replace(outcome, status="error", summary=problem.message, error=problem, is_error=True)
         return outcome, UNSET if data is None else data

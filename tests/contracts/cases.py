@@ -177,6 +177,14 @@ def failed(code: str, message: str = "It failed.") -> Any:
 
 
 @case
+def refused() -> Any:
+    """An error of the protocol, without a code of the contract."""
+    from mcp import MCPError
+
+    raise MCPError(code=-32603, message="It failed.")
+
+
+@case
 def pyright() -> Any:
     raise PYRIGHT
 

@@ -354,11 +354,8 @@ says(
 )
 says(
     "words of the settings decide about a code",
-    lambda t: error(t, "failed:BAD_REQUEST", setup=WORDS)["code"] == "MAP_NOT_BUILT",
-    library="there the code is the tool's own word",
-    fastmcp="there the code is the tool's own word",
-    mcpserver="there the code is the tool's own word",
-    proxy="this server states a code in `_meta`; tests/servers/test_failures.py has one that doesn't",
+    lambda t: error(t, "refused", setup=WORDS)["code"] == "MAP_NOT_BUILT",
+    library="plain `seal` reads no settings of ours; it takes a `policy`",
 )
 
 says.section("Codes")

@@ -9,8 +9,10 @@ from typing import Any
 
 import mcp_types
 import pytest
+from fastmcp.exceptions import ToolError as FastMCPToolError
 from mcp import MCPError
 from mcp.server.lowlevel import Server
+from mcp.server.mcpserver.exceptions import ToolError
 
 from mcp_envelope.anchors import Anchor, NodeId
 from mcp_envelope.codes import GENERAL
@@ -298,6 +300,18 @@ def test_the_settings_know_more_words(tmp_path: Path) -> None:
         problem(said(tmp_path, "transcend", "No luck today.", ERRORS=table), "transcend")[0] == "LSP_TIMEOUT"
     )
     assert problem(said(tmp_path, "gel", "Not found.", ERRORS=table), "gel")[0] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("kind", ["raised", "protocol"])
+def test_the_settings_know_words_of_tools_in_python(
+    library: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_ENVELOPE_ERRORS", '{"no luck": "NODE_NOT_FOUND"}')
+    own = FastMCPToolError if library == "fastmcp" else ToolError
+    error = own("No luck.") if kind == "raised" else MCPError(code=-32603, message="No luck.")
+    shown = lanes(ask(enveloped_server(library, raising(error), dialect="transcend"), "look"))
+    assert problem(shown, "transcend") == ("NODE_NOT_FOUND", "No luck.")
 
 
 def test_a_stack_trace_is_removed_even_from_its_words(tmp_path: Path) -> None:

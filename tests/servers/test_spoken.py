@@ -111,7 +111,14 @@ def test_what_compose_tool_payload_makes(way: str) -> None:
     assert result.structured_content == made["structuredContent"]
 
 
-WRAPPER = {
+TEXT = {"type": "string", "title": "Result"}
+MARKED: dict[str, Any] = {
+    "type": "object",
+    "x-fastmcp-wrap-result": True,
+    "properties": {"result": {}},
+    "required": ["result"],
+}
+WRAPPER: dict[str, Any] = {
     "type": "object",
     "title": "lookOutput",
     "properties": {"result": {"title": "Result"}},
@@ -125,15 +132,9 @@ WRAPPER = {
 )
 def test_what_a_library_put_into_a_member_is_the_data(dialect: str, value: Any, tmp_path: Path) -> None:
     """As servers of both libraries send it, without an envelope."""
-    mark = {
-        "type": "object",
-        "x-fastmcp-wrap-result": True,
-        "properties": {"result": {}},
-        "required": ["result"],
-    }
     items = value if isinstance(value, list) else [value]
     content = texts(*[item if isinstance(item, str) else json.dumps(item, indent=2) for item in items])
-    for number, schema in enumerate((mark, WRAPPER)):
+    for number, schema in enumerate((MARKED, WRAPPER)):
         talk = Talk(tmp_path / str(number), 2000, DIALECT=dialect)
         talk.listed(tool("look", schema))
         shown = talk.called("look", {"content": content, "structuredContent": {"result": value}})
@@ -152,6 +153,39 @@ def test_what_a_library_put_into_a_member_is_the_data(dialect: str, value: Any, 
         # Text that only repeats it is not warned of.
         assert "envelope_read" not in json.dumps(shown)
         assert len(shown["content"]) == (2 if dialect == "gel" else 1)
+
+
+@pytest.mark.parametrize("kept", ["structure", "both"])
+@pytest.mark.parametrize(("dialect", "spoken"), SPOKEN)
+def test_json_as_text_that_a_library_put_into_a_member(
+    dialect: str, spoken: Any, kept: str, tmp_path: Path
+) -> None:
+    """What a tool `-> str` of either library returns, without an envelope of ours."""
+    for number, schema in enumerate((MARKED, WRAPPER)):
+        talk = Talk(tmp_path / str(number), 2000, DIALECT=dialect)
+        [entry, *_] = talk.listed(tool("look", {**schema, "properties": {"result": TEXT}}))
+        for index, value in enumerate((spoken, {"results": ROWS})):
+            said = json.dumps(value, indent=2)
+            content = texts(said) if kept == "both" else []
+            answer = {"content": content, "structuredContent": {"result": said}}
+            shown = talk.called("look", answer, identifier=index)
+            envelope = shown.get("structuredContent") or json.loads(shown["content"][0]["text"])
+            if "outputSchema" in entry:
+                jsonschema_rs.validate(entry["outputSchema"], envelope)
+            if value is spoken:
+                assert envelope == spoken
+            else:
+                rows = (envelope if dialect == "ctxo" else envelope["data"])["results"]
+                assert rows == ROWS[: len(rows)]
+                assert 0 < len(rows) < 400
+
+
+def test_a_text_that_a_library_put_into_a_member_stays_one_if_it_was_promised(tmp_path: Path) -> None:
+    schema = {**MARKED, "properties": {"result": {**TEXT, "minLength": 2}}}
+    talk = Talk(tmp_path, 2000, DIALECT="transcend")
+    talk.listed(tool("look", schema))
+    shown = talk.called("look", {"content": texts("[1]"), "structuredContent": {"result": "[1]"}})
+    assert shown["structuredContent"]["data"] == "[1]"
 
 
 @pytest.mark.parametrize("data", [[1, 1], "text", {"n": 1}, None])

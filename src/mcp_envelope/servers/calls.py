@@ -271,7 +271,9 @@ class Run:
         if self.stage != "running" and isinstance(error, ValueError | TypeError | RecursionError):
             # The tool was done: the library could make nothing of what it returned.
             return self.seal(_bad_result(error))
-        return self.seal(_failure(problem_of(error, known=given(arguments), is_logged=is_logged), error))
+        phrases = self.call.policy.errors
+        problem = problem_of(error, known=given(arguments), is_logged=is_logged, phrases=phrases)
+        return self.seal(_failure(problem, error))
 
     def fail_expected(self, failure: Failure | PayloadError, converter: Converter) -> Any:
         """Seal a failure that the tool's author foresaw, or an item that can't be sent: neither is a crash."""
