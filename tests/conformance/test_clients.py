@@ -12,8 +12,6 @@ import pytest
 from .suite import CLIENT_SCENARIOS, client_scenarios, lost, problems, run_client
 
 _SHARES = 5
-# What the client itself does not do; whether it does depends on which of two calls is faster.
-_KNOWN = {("sep-2322-client-request-state", "sep-2322-client-parallel-isolation")}
 
 
 @pytest.mark.parametrize("share", range(_SHARES))
@@ -22,11 +20,11 @@ def test_a_client_loses_nothing_behind_the_bridge(revision: str, share: int, tmp
     for scenario in client_scenarios(revision)[share::_SHARES]:
         name = scenario.replace("/", "-")
         direct = run_client(revision, scenario, "direct", tmp_path / f"{name}-direct")
-        wrong = [check for check in problems(direct) if (check.scenario, check.id) not in _KNOWN]
+        wrong = problems(direct)
         assert not wrong, "the client itself fails:\n" + "\n".join(check.told for check in wrong)
         through = run_client(revision, scenario, "bridge", tmp_path / f"{name}-bridge")
         if lost(direct, through):
             # Some wait for half a second only.
             through = run_client(revision, scenario, "bridge", tmp_path / f"{name}-again")
-        gone = [check for check in lost(direct, through) if (check.scenario, check.id) not in _KNOWN]
+        gone = lost(direct, through)
         assert not gone, "lost behind the bridge:\n" + "\n".join(check.told for check in gone)

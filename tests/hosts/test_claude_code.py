@@ -19,6 +19,7 @@ from mcp_envelope.hosts import claude_code
 
 from ..cli.harness import COMMAND, Outcome, process, runner
 
+ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = Path(claude_code.__file__).parent / "plugins" / "claude-code"
 SAVED = (
     "Error: result (199,599 characters) exceeds maximum allowed tokens. Output has been saved to {}.\n"
@@ -251,3 +252,14 @@ def test_the_plugin_is_where_the_command_says(
     assert [server["command"], *server["args"]] == ["mcp-envelope", "serve"]
     assert Path(sys.executable).with_name("mcp-envelope").exists()
     assert COMMAND[0] == sys.executable
+
+
+def test_the_marketplace_has_the_plugin() -> None:
+    """`claude plugin validate --strict .` says the same, if the client is there."""
+    market = json.loads((ROOT / ".claude-plugin" / "marketplace.json").read_text())
+    [offered] = market["plugins"]
+    manifest = json.loads((PLUGIN / ".claude-plugin" / "plugin.json").read_text())
+    assert (ROOT / offered["source"]).resolve() == PLUGIN
+    assert offered["name"] == manifest["name"]
+    assert "version" not in offered
+    assert f"plugin install {offered['name']} --marketplace" in (ROOT / "docs" / "hosts.md").read_text()
