@@ -23,6 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "mcp_envelope"
+PLUGIN = SOURCE / "hosts" / "plugins" / "claude-code" / ".claude-plugin"
 # What the tests of the core need, besides the package.
 TOOLS = ("attrs", "hypothesis", "hypothesis-jsonschema", "jsonschema", "pydantic", "pytest", "pytest-xdist")
 EXTRAS = ("exact", "http", "images", "valkey", "sdk", "fastmcp")
@@ -89,6 +90,7 @@ def give(version: str) -> None:
         (ROOT / "pyproject.toml", r'(?m)^version = ".*"$', f'version = "{version}"'),
         (SOURCE / "__init__.py", r'__version__ = ".*"', f'__version__ = "{version}"'),
         (ROOT / "server.json", r'"version": ".*"', f'"version": "{version}"'),
+        (PLUGIN / "plugin.json", r'"version": ".*"', f'"version": "{version}"'),
         (ROOT / "CHANGELOG.md", rf"(?m)^## .* {re.escape(UNRELEASED)}$", f"## {version} ({today})"),
     ):
         path.write_text(re.sub(pattern, new, path.read_text()))
