@@ -29,6 +29,8 @@ _RESERVED: Final = re.compile(
     r"not|nothing|notnull|null|on|or|order|primary|raise|references|returning|select|set|table|then|"
     r"to|transaction|union|unique|update|using|values|when|where"
 )
+# Tables that SQLite has or keeps for itself.
+_OF_SQLITE: Final = re.compile(r"(?i)sqlite_.*|json_each|json_tree")
 
 
 def tables_in(root: Node, path: str) -> dict[str, str]:
@@ -93,7 +95,8 @@ def table_names(paths: Sequence[str], are_lines: Sequence[bool] = ()) -> list[st
             if name.lower() not in taken:
                 break
             name = "_".join(steps[-longer:])
-        names.append(unique(re.sub(r"\W", "_", name) or default, taken))
+        name = re.sub(r"\W", "_", name) or default
+        names.append(unique(f"_{name}" if _OF_SQLITE.fullmatch(name) else name, taken))
     return names
 
 

@@ -2,8 +2,8 @@
 
 Strategy: SQLite in memory. The tables that a question names are loaded once and kept for the next question, in a
 cache with a bounded size. Each question gets a connection of its own that can read those tables and do nothing
-else: no files, no other databases, no pragmas, no extensions. Its time is bounded by a handler that SQLite calls
-as it goes, its memory by SQLite's own limits. A mistake is answered with the tables and columns that there are,
+else: no files, no other databases, no pragmas, no extensions. Its time is bounded by a thread that interrupts
+SQLite, its memory by SQLite's own limits. A mistake is answered with the tables and columns that there are,
 so that the next try is right.
 
 SQLite takes an unknown name in double quotes for a text, which turns a misspelled column into a wrong answer
@@ -13,14 +13,15 @@ without a word. So such names are looked up here first.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import sqlite3
 import statistics
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -43,14 +44,27 @@ _HEAP: Final = 2 * (_LARGEST + _KEPT)
 _MOST_KEPT: Final = 32
 _IDLE: Final = 600.0
 _MOST_ROWS: Final = 100_000
-# SQLite calls back after so many of its instructions.
-_INSTRUCTIONS: Final = 20_000
+# SQLite can't join more databases than that.
+_MOST_OTHERS: Final = 10
+# Between two attempts to interrupt, as one does nothing where no statement runs.
+_INTERRUPTING: Final = 0.1
 _NAMED_COLUMNS: Final = 40
+_ROW_NUMBER: Final = ("rowid", "oid", "_rowid_")
 _NAMED_TABLES: Final = 8
 _ALLOWED: Final = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
-_REFUSED_FUNCTIONS: Final = ("load_extension", "fts3_tokenizer", "readfile", "writefile", "edit")
+# json_patch() takes time that grows with the product of its arguments, and can't be interrupted.
+_REFUSED_FUNCTIONS: Final = (
+    "load_extension",
+    "fts3_tokenizer",
+    "readfile",
+    "writefile",
+    "edit",
+    "json_patch",
+)
+# A pattern takes time that grows with the product of its length and the text's.
+_LONGEST_PATTERN: Final = 100
 _READABLE: Final = ("json_each", "json_tree", "sqlite_master", "sqlite_schema")
-_HANDLE: Final = re.compile(r'(?<![\w."])("?)([A-Za-z0-9]{20,43})\1\s*\.')
+_HANDLE: Final = re.compile(r"[A-Za-z0-9]{20,43}")
 # A comment, a text, a name in quotes, or a word.
 _TOKEN: Final = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|\S""", re.DOTALL)
 # Integers up to here are exact as floats, too.
@@ -58,8 +72,10 @@ _EXACT: Final = 1 << 53
 # Bytes: in one row of a result, whose values Python copies, and in what a function of ours gathers.
 _LARGEST_ROW: Final = 64 << 20
 _GATHERED: Final = 256 << 20
-# More than a database, a table and a column, which SQLite takes for a mistake.
-_LONG_NAME: Final = re.compile(r'(?<![\w."])\w+(?:\.\w+){3,}')
+# A name with dots, or what only looks like one: a comment, a text, a name in quotes.
+_DOTTED: Final = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w."])\w+(?:\.\w+)+(?![\w."])""", re.DOTALL
+)
 _names = itertools.count()
 
 
@@ -220,15 +236,17 @@ def _insert(
     else:
         for column in fresh:
             cursor.execute(f"ALTER TABLE {_quoted(table)} ADD COLUMN {column}")
-    names = ", ".join(["rowid", *map(_quoted, batch)])
-    marks = ", ".join("?" * (len(batch) + 1))
-    insert = f"INSERT INTO {_quoted(table)} ({names}) VALUES ({marks})"
-    # The first row has the number 0, as in a path.
-    cursor.executemany(insert, zip(numbers, *batch.values(), strict=False))
+    # The first row has the number 0, as in a path, under a name that isn't a column's.
+    taken = set(map(str.lower, types.columns))
+    number = [name for name in _ROW_NUMBER if name not in taken][:1]
+    names = [*number, *map(_quoted, batch)]
+    insert = f"INSERT INTO {_quoted(table)} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+    rows = zip(*([numbers] if number else []), *batch.values(), strict=False)
+    cursor.executemany(insert, rows)
 
 
 def _quoted(name: str) -> str:
-    return '"{}"'.format(name.replace('"', '""').replace("\0", ""))
+    return '"{}"'.format(name.replace('"', '""'))
 
 
 # -- loaded payloads ------------------------------------------------------------------------------------------
@@ -299,20 +317,89 @@ def run(
     if len(text) > limits.length:
         raise BadQuery(f"the SQL has {len(text):,} characters, and the limit is {limits.length:,}", text, 0)
     deadline = time.monotonic() + limits.seconds
-    words = {word.strip('"').lower() for word in _TOKEN.findall(text)}
+    tokens = _tokens(text)
+    words = {_bare(token[0]).lower() for token in tokens}
     with ExitStack() as stack:
         try:
             main = stack.enter_context(_database(stored, words, deadline))
+            handles = _handles(tokens, main)
             others = {
                 name: stack.enter_context(_database(vault.open(name, owner), words, deadline))
-                for _, name in _HANDLE.findall(text)
+                for name in dict.fromkeys(map(_of_token, handles))
             }
         except RecursionError:
             raise TooCostly("refused, because values are nested too deeply. Read pages instead.") from None
+        except (sqlite3.Error, MemoryError) as error:
+            what = printable(str(error))[:300]
+            raise TooCostly(
+                f"refused, because a table can't be loaded ({what}). Use query instead."
+            ) from None
+        if len(others) > _MOST_OTHERS:
+            raise BadQuery(f"at most {_MOST_OTHERS} other results can be joined", text, 0)
         connection = stack.enter_context(
             closing(sqlite3.connect(main.address, uri=True, isolation_level=None))
         )
-        return _Question(connection, main, others, limits, deadline).answered(text)
+        question = _Question(connection, main, others, limits)
+        stack.enter_context(_interrupting(connection, deadline))
+        return question.answered(_with_handles_quoted(text, handles))
+
+
+def _tokens(text: str) -> list[re.Match[str]]:
+    """The tokens, without comments."""
+    return [token for token in _TOKEN.finditer(text) if not token[0].startswith(("--", "/*"))]
+
+
+def _handles(tokens: Sequence[re.Match[str]], main: LoadedTables) -> list[re.Match[str]]:
+    """The handles in front of the names of tables: names that are nothing else here."""
+    parts = ["", *(token[0] for token in tokens), ""]
+    found: list[re.Match[str]] = []
+    named: set[str] = set()
+    for token, before, after in zip(tokens, parts, parts[2:], strict=False):
+        if not _HANDLE.fullmatch(_bare(token[0])) or before == ".":
+            continue
+        if after == ".":
+            found.append(token)
+        else:
+            named.add(_bare(token[0]).lower())
+    if found:
+        named |= {name.lower() for name in main.tables}
+        # Objects in the records, whose columns may be written without quotes.
+        columns = [column.lower() for name in main.known() for column in main.columns(name)]
+        named |= {column.partition(".")[0] for column in columns}
+    return [token for token in found if _of_token(token).lower() not in named]
+
+
+def _of_token(token: re.Match[str]) -> str:
+    return _bare(token[0])
+
+
+def _with_handles_quoted(text: str, handles: Sequence[re.Match[str]]) -> str:
+    """The SQL with handles in quotes, as one may begin with a digit."""
+    for token in reversed(handles):
+        text = text[: token.start()] + _quoted(_of_token(token)) + text[token.end() :]
+    return text
+
+
+@contextmanager
+def _interrupting(connection: sqlite3.Connection, deadline: float) -> Iterator[None]:
+    """End a question at its deadline. A handler that SQLite calls as it goes doesn't: it counts instructions, of
+    which one may be a call of `hex` that takes as long as 100,000 others."""
+    done = threading.Event()
+
+    def watch() -> None:
+        if not done.wait(deadline - time.monotonic()):
+            with suppress(sqlite3.ProgrammingError):
+                connection.interrupt()
+                while not done.wait(_INTERRUPTING):
+                    connection.interrupt()
+
+    watcher = threading.Thread(target=watch, name="mcp-envelope-sql", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 class _Question:
@@ -324,12 +411,10 @@ class _Question:
         main: LoadedTables,
         others: Mapping[str, LoadedTables],
         limits: SearchLimits,
-        deadline: float,
     ) -> None:
         self._connection = connection
         self._databases = {"": main, **others}
         self._limits = limits
-        self._deadline = deadline
         # What one of our own functions had to complain about: SQLite only says that there was something.
         self._complaint = ""
         # SQLite makes these tables on first use, which the connection may not do later.
@@ -341,7 +426,6 @@ class _Question:
         connection.execute("PRAGMA query_only=1")
         self._limit(connection)
         self._add_functions(connection)
-        connection.set_progress_handler(lambda: time.monotonic() > deadline, _INSTRUCTIONS)
         connection.set_authorizer(self._allowed)
 
     def _limit(self, connection: sqlite3.Connection) -> None:
@@ -350,7 +434,7 @@ class _Question:
         connection.setlimit(sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 100)
         connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
         connection.setlimit(sqlite3.SQLITE_LIMIT_VDBE_OP, 1_000_000)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
 
     def _allowed(
         self, action: int, first: str | None, second: str | None, schema: str | None, inside: str | None
@@ -364,37 +448,44 @@ class _Question:
         return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
     def answered(self, text: str) -> bytes:
-        self._check_names(text)
-        try:
-            return self._rows(self._with_booleans(text))
-        except sqlite3.OperationalError as error:
-            # A column with a dot in its name is easily written without quotes.
-            missing = re.fullmatch(r"no such column: (\S+\.\S+)", str(error))
-            quoted = text
-            for name in [missing[1]] if missing else _LONG_NAME.findall(text):
-                quoted = self._with_quotes(quoted, name)
-            if quoted == text:
+        while True:
+            self._check_names(text)
+            try:
+                return self._rows(self._with_booleans(text))
+            except sqlite3.OperationalError as error:
+                # A column with a dot in its name is easily written without quotes.
+                missing = re.fullmatch(r"no such column: (\S+\.\S+)", str(error))
+                quoted = self._with_quotes(text, missing[1] if missing else "")
+                if quoted == text:
+                    raise self._explained(error, text) from None
+                text = quoted
+            except (sqlite3.Error, sqlite3.Warning, MemoryError, OverflowError, UnicodeError) as error:
                 raise self._explained(error, text) from None
-            return self.answered(quoted)
-        except (sqlite3.Error, sqlite3.Warning, MemoryError, OverflowError, UnicodeError) as error:
-            raise self._explained(error, text) from None
 
-    def _with_quotes(self, text: str, name: str) -> str:
-        """The SQL with quotes around a column's name; what is before it may be the table's."""
+    def _with_quotes(self, text: str, missing: str) -> str:
+        """The SQL with quotes around the name of a column that is missing, and around others that begin like it
+        and can only be such names; if none is missing, around those with too many dots for anything else."""
         known = self._all_columns()
-        table = ""
-        while name.lower() not in known and "." in name:
-            before, _, name = name.partition(".")
-            table += f"{before}."
-        if name.lower() not in known or "." not in name:
-            return text
-        return re.sub(
-            rf'(?<![\w."]){re.escape(table + name)}(?![\w."])', lambda _: table + _quoted(name), text
-        )
+        first = missing.partition(".")[0]
+
+        def spelled(match: re.Match[str]) -> str:
+            name = match[0]
+            before, _, rest = name.partition(".")
+            alike = before == first and rest.lower() not in known
+            if name[0] in "-/'\"" or not (name == missing or alike or (not missing and name.count(".") > 2)):
+                return name
+            # What is before it may be the table's.
+            table, column = "", name
+            while column.lower() not in known and "." in column:
+                before, _, column = column.partition(".")
+                table += f"{before}."
+            return table + _quoted(column) if "." in column else name
+
+        return _DOTTED.sub(spelled, text)
 
     def _with_booleans(self, text: str) -> str:
         """The SQL with `urgent = 'true'` as `urgent = true`, which would never be so otherwise."""
-        tokens = [token for token in _TOKEN.finditer(text) if not token[0].startswith(("--", "/*"))]
+        tokens = _tokens(text)
         words = [token[0] for token in tokens]
         parts: list[str] = []
         at = 0
@@ -424,13 +515,16 @@ class _Question:
 
     def _rows(self, text: str) -> bytes:
         # The more columns, the shorter the values, because Python gets a copy of a whole row at once.
-        if not any(_TOKEN.sub(lambda token: "" if token[0][:2] in ("--", "/*") else token[0], text).split()):
+        if not _tokens(text):
             raise BadQuery("there is no SELECT in it", text, 0, _EXAMPLE, self._there())
+        # Texts in it may be no UTF-8.
+        self._connection.text_factory = bytes
         program = self._connection.execute(f"EXPLAIN {text}").fetchall()
-        wide = max((step[3] for step in program if step[1] == "ResultRow"), default=1)
-        self._connection.setlimit(
-            sqlite3.SQLITE_LIMIT_LENGTH, min(self._limits.whole, _LARGEST_ROW // max(wide, 1))
-        )
+        self._connection.text_factory = str
+        wide = max((step[3] for step in program if step[1] == b"ResultRow"), default=0)
+        if not wide:
+            raise BadQuery("only one SELECT over the tables is possible", text, 0, _EXAMPLE, self._there())
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(self._limits.whole, _LARGEST_ROW // wide))
         cursor = self._connection.execute(text)
         taken: set[str] = set()
         names = [unique(str(column[0]), taken) for column in cursor.description]
@@ -455,7 +549,7 @@ class _Question:
 
     def _check_names(self, text: str) -> None:
         """Raise for a name in double quotes that nothing has."""
-        tokens = [token for token in _TOKEN.finditer(text) if not token[0].startswith(("--", "/*"))]
+        tokens = _tokens(text)
         quoted = [token for token in tokens if token[0].startswith('"')]
         if not quoted:
             return
@@ -585,7 +679,11 @@ def _quantile(values: list[Any], share: Any) -> float:
 
 
 def _deviation(values: list[Any], share: float) -> float | None:
-    return statistics.stdev(_numbers(values)) if len(values) > 1 else None
+    # That of `statistics` is exact, and takes ten times as long.
+    if len(_numbers(values)) < 2:
+        return None
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 _AGGREGATES: Final[dict[str, Callable[[list[Any], Any], Any]]] = {

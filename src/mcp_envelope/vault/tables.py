@@ -174,8 +174,9 @@ def _named(found: Sequence[Table]) -> dict[str, Table]:
 
 
 def _for_sql(rows: list[Any], taken: Iterable[str], unopened: Collection[str]) -> Columns:
-    """Rows as columns of values that SQLite takes: what is nested becomes JSON, long integers become floats."""
-    return {name: _scalars(values) for name, values in columns(rows, _NESTED, taken, unopened).items()}
+    """Rows as columns of names and values that SQLite takes: what is nested becomes JSON, long integers floats."""
+    made = columns(rows, _NESTED, taken, unopened)
+    return {name.replace("\0", "␀"): _scalars(values) for name, values in made.items()}
 
 
 def _scalars(values: Sequence[Any]) -> Sequence[Any]:
