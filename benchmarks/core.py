@@ -25,7 +25,7 @@ from mcp_envelope import Schema, seal
 from mcp_envelope.budget import MeterUnavailable
 from mcp_envelope.budget import meter_named as meter
 from mcp_envelope.config.policy import Policy
-from mcp_envelope.fit.forms import FORMS
+from mcp_envelope.fit.record_formats import FORMS
 
 ENCODE = "one msgspec encode"
 

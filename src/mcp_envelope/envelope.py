@@ -28,8 +28,9 @@ from msgspec.structs import replace
 from . import dialects
 from .budget import Budget
 from .codes import CATALOGUE, Problem
-from .diagnosis import diagnose
 from .dialects import Dialect, notice
+from .errors import diagnose
+from .fit.blocks import may_be_file
 from .fit.documents import Cut
 from .fit.images import ImageBudget, Shown, show
 from .fit.ranking import Ranking
@@ -45,7 +46,7 @@ from .scrubbing import scrub
 if TYPE_CHECKING:
     from .config import Policy, Settings
     from .redaction import Masking
-    from .statement import Statement
+    from .reply_meta import ReplyMeta
 
 _log = logging.getLogger("mcp_envelope")
 _READINGS: Final = get_args(As)
@@ -181,7 +182,7 @@ def make_plan(
     arguments: Mapping[str, Any] | None = None,
     masking: Masking | None = None,
     is_masked: bool = False,
-    statement: Statement | None = None,
+    statement: ReplyMeta | None = None,
     shares: bool = False,
 ) -> Plan:
     """Read what a tool returned or raised, and everything that is known about it.
@@ -283,9 +284,9 @@ def _configured(outcome: Outcome, policy: Policy) -> Outcome:
     )
     if not policy.reply:
         return outcome
-    from .statement import read_statement  # hardly anybody needs it
+    from .reply_meta import read_reply_meta  # hardly anybody needs it
 
-    return read_statement(policy.reply).add_to(outcome)
+    return read_reply_meta(policy.reply).add_to(outcome)
 
 
 def _opened(payload: Payload, schema: Schema | None) -> Payload:
@@ -319,7 +320,7 @@ def _diagnosed(payload: Payload, phrases: Mapping[str, str]) -> Problem:
 
 
 def _stated(
-    payload: Payload, outcome: Outcome, dialect: Dialect, budget: Budget, statement: Statement
+    payload: Payload, outcome: Outcome, dialect: Dialect, budget: Budget, statement: ReplyMeta
 ) -> tuple[Outcome, Payload]:
     """Return the failure, or the miss, that a server states beside its result."""
     error, found = statement.error, _diagnosed(payload, {})
@@ -422,7 +423,8 @@ def seal_plan(plan: Plan, dialect: Dialect, vault: Keeper | None = None) -> Seal
 
 def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
     nothing = plan.payload.is_empty and not plan.outcome.texts
-    images = show(plan.payload.blocks or (), plan.images)
+    blocks = plan.payload.blocks or ()
+    images = show(blocks, plan.images) if any(map(may_be_file, blocks)) else Shown(tuple(blocks))
     if vault is None or nothing or plan.payload.page is not None:
         return Sealed(plan, _fit(plan, dialect, images), in_place=dialect.in_place)
     handle, expires = vault.promise()

@@ -26,10 +26,10 @@ from msgspec.structs import replace
 from . import dialects
 from .clients.known import UNKNOWN, Client
 from .config import BUDGET_ARGUMENT, BUILT_IN, Policy, Settings, Shape
-from .diagnosis import diagnose
 from .dialects import Dialect
 from .dialects.notice import READ_TOOL
 from .envelope import Sealed, make_plan, most_shown, seal_plan
+from .errors import diagnose
 from .fit.ranking import Ranking
 from .jsontext.document import encode, text_block, unescaped
 from .outcome import Failure, Miss, Outcome, OwnFailure, Remarks, Reply
@@ -40,9 +40,9 @@ from .tracing import trace, trace_untouched
 
 if TYPE_CHECKING:
     from .redaction import Masking, Redactor
-    from .statement import Statement
+    from .reply_meta import ReplyMeta
     from .vault.ledger import Ledger, LedgerEntry
-    from .vault.masks import Masks
+    from .vault.masked_values import MaskedValues
     from .vault.vault import CallerVault, Vault
 
 _log = logging.getLogger("mcp_envelope")
@@ -54,7 +54,7 @@ _WRAPPED: Final = "x-fastmcp-wrap-result"
 _REMEMBERED: Final = 4096
 # As in `redaction`, which is loaded only if it is needed.
 _PLACEHOLDER: Final = "[redacted:"
-# A part of the key in `statement`, likewise.
+# A part of the key in `reply_meta`, likewise.
 _REPLY: Final = b"mcp-envelope/reply"
 # For how many callers masked values are at hand; the vault has those of the others.
 _CALLERS: Final = 256
@@ -187,7 +187,7 @@ class Gateway:
         self.identity = identity
         self._prefix = prefix
         # Masked values, by caller.
-        self._masks: OrderedDict[str | None, Masks] = OrderedDict()
+        self._masks: OrderedDict[str | None, MaskedValues] = OrderedDict()
         if isinstance(vault, str):
             _check_vault(vault)
         self._vault = vault
@@ -382,16 +382,16 @@ class Gateway:
             arguments, (lambda _: None) if masks is None else masks.original, strict=call.policy.redacts
         )
 
-    def _masks_of(self, owner: str | None) -> Masks | None:
+    def _masks_of(self, owner: str | None) -> MaskedValues | None:
         vault = self.vault
         if vault is None:
             return None
         with self._lock:
             known = self._masks.get(owner)
             if known is None:
-                from .vault.masks import Masks
+                from .vault.masked_values import MaskedValues
 
-                known = self._masks[owner] = Masks(
+                known = self._masks[owner] = MaskedValues(
                     vault, self.identity or program_identity(self.server), owner
                 )
                 if len(self._masks) > _CALLERS:
@@ -410,7 +410,7 @@ class Gateway:
         handle: str | None = None,
         warnings: Sequence[str] = (),
         masking: Masking | None = None,
-        statement: Statement | None = None,
+        statement: ReplyMeta | None = None,
     ) -> Sealed:
         """Seal whatever a tool returned or raised; store it if it was cut, and record the call.
 
@@ -671,13 +671,13 @@ def _is_within(result: Result, call: Call) -> bool:
     return all(map(budget.holds, lanes))
 
 
-def _statement(result: Result) -> Statement | None:
+def _statement(result: Result) -> ReplyMeta | None:
     """Return what the server says in the result's `_meta`, if it does."""
     if result.meta is None or _REPLY not in bytes(result.meta):
         return None
-    from .statement import statement_in
+    from .reply_meta import reply_meta_in
 
-    return statement_in(result.meta)
+    return reply_meta_in(result.meta)
 
 
 def _payload(result: Result, call: Call) -> Payload:

@@ -82,7 +82,8 @@ class Lane:
 
     def with_images(self, images: Mapping[bytes, bytes], cuts: tuple[Cut, ...]) -> Lane:
         """Return the lane with images that were set aside, and their cuts. They have a budget of their own."""
-        return Lane(put_back(self.json, images), (*cuts, *self.cuts), self._budget, self.body, self.measured)
+        json = put_back(self.json, images) if images else self.json
+        return Lane(json, (*cuts, *self.cuts), self._budget, self.body, self.measured)
 
     @property
     def used(self) -> int:

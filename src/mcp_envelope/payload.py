@@ -19,8 +19,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from .fit.blocks import shown
-from .fit.images import ImageBudget, may_be_file, set_aside
+from .fit.blocks import may_be_file, shown
+from .fit.images import ImageBudget, set_aside
 from .fit.pages import Page
 from .jsontext.document import (
     Buffer,

@@ -7,8 +7,9 @@ these are decoded, searched and, if changed, encoded again. Everything else keep
 hide a letter (`\u0041`) is a trigger, too. Every expression is RE2, so all of it takes linear time.
 
 A masked value is replaced by a placeholder, `[redacted:github-token:k3f9qa]`. Somebody else remembers what it
-stands for (`vault.masks`); here, placeholders in the arguments of a call are replaced by what they stand for. A
-text that looks like a placeholder is masked as well, so that masking and restoring is the identity for any text.
+stands for (`vault.masked_values`); here, placeholders in the arguments of a call are replaced by what they stand
+for. A text that looks like a placeholder is masked as well, so that masking and restoring is the identity for any
+text.
 """
 
 from __future__ import annotations

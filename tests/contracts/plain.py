@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from mcp_envelope import Failure, Miss, Reply
 from mcp_envelope.outcome import Remarks, collect_remarks
 from mcp_envelope.payload import to_json
-from mcp_envelope.statement import REPLY_KEY
+from mcp_envelope.reply_meta import REPLY_KEY
 from tests.contracts.cases import TOOLS, answer
 
 INPUT = {

@@ -17,8 +17,8 @@ from mcp_envelope.budget import meter_named
 from mcp_envelope.config import Policy
 from mcp_envelope.dialects.notice import META_KEY
 from mcp_envelope.envelope import Sealed
+from mcp_envelope.fit.columns import identifier, tables_in
 from mcp_envelope.fit.survey import Survey
-from mcp_envelope.fit.tables import identifier, tables_in
 from mcp_envelope.jsontext.document import parse
 from mcp_envelope.payload import Payload
 from mcp_envelope.vault.document import StoredValue

@@ -54,9 +54,9 @@ def run(arguments: list[str]) -> int:
 
 def _plan(options: argparse.Namespace, target: Target) -> WrapPlan:
     if any(server_entry.is_gateway(server.value) for server in target.config.servers()):
-        from ..clients import gathering
+        from ..clients import gateway_entry
 
-        return gathering.scatter(target.config, _backup(target))
+        return gateway_entry.scatter(target.config, _backup(target))
     return wrapping.unwrap(target.config, _backup(target), target.choice(options))
 
 

@@ -177,13 +177,13 @@ def _plan(options: argparse.Namespace, target: Target, wanted: WrapOptions, mask
     chosen = target.choice(options)
     if not options.gateway:
         return wrapping.wrap(target.config, wanted, chosen, mask.is_secret)
-    from ..clients import gathering
+    from ..clients import gateway_entry
 
     if any(server_entry.proxied(server.value) for server in target.config.servers()):
         advice = console.command("mcp-envelope", "unwrap", options.target)
         raise BadInput(f"{target.path}: some servers are wrapped already; first: {advice}")
     kept_in = os.path.abspath(backup.path_of(target.path))
-    return gathering.gather(target.config, wanted, kept_in, chosen, mask.is_secret)
+    return gateway_entry.gather(target.config, wanted, kept_in, chosen, mask.is_secret)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -261,7 +261,7 @@ WORKSPACE: Final = Kind("a table", "table: root, package?", _Workspace, dict, _w
 
 
 def _statement(table: dict[str, Any], report: Report) -> Mapping[str, Any]:
-    from ..statement import NAMES, Statement, read_statement  # only here: most files have none
+    from ..reply_meta import NAMES, ReplyMeta, read_reply_meta  # only here: most files have none
 
     wrong: set[str] = set()
 
@@ -270,7 +270,7 @@ def _statement(table: dict[str, Any], report: Report) -> Mapping[str, Any]:
         known = not path or path[0] in NAMES
         report(message if known else f"there is no key {shown(path[0])}{did_you_mean(path[0], NAMES)}", *path)
 
-    if read_statement(table, within) == Statement():
+    if read_reply_meta(table, within) == ReplyMeta():
         return NOTHING
     return MappingProxyType({name: value for name, value in table.items() if name not in wrong})
 

@@ -18,8 +18,8 @@ import msgspec
 from .. import dialects
 from ..budget import METERS, Budget, Caps, meter_named
 from ..dialects import registry
-from ..fit.forms import FORMS
 from ..fit.images import COSTS, TREATMENTS, ImageBudget
+from ..fit.record_formats import FORMS
 from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
 from .kinds import (
     CODES,

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from ..codes import CATALOGUE
 from ..fit.blocks import Block, TextBlock, fit_blocks, is_text, read_blocks
 from ..fit.documents import Cut, Fitted, Fitter
-from ..fit.forms import WORTHWHILE, RecordTable, joined
 from ..fit.pages import Page
+from ..fit.record_formats import WORTHWHILE, RecordTable, joined
 from ..fit.text import Ends
 from ..jsontext.document import (
     TEXT_CLOSE,

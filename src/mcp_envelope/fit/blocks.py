@@ -25,6 +25,8 @@ SCHEME: Final = "envelope://"
 _TEXT_FLOOR: Final = 96
 _TRIES: Final = 64
 _SAMPLE: Final = 1 << 16
+# A block that holds a file is larger, in bytes.
+_SMALLEST_FILE: Final = 512
 
 
 class TextBlock:
@@ -324,3 +326,29 @@ def fit_blocks(blocks: Sequence[Block], room: int, cuts: list[Cut]) -> list[byte
     if kept < len(blocks):
         cuts.append(Cut("/content", "blocks", kept, len(blocks), kept))
     return parts
+
+
+class _ImageBlock(msgspec.Struct, tag_field="type", tag="image"):
+    pass
+
+
+class _AudioBlock(msgspec.Struct, tag_field="type", tag="audio"):
+    pass
+
+
+class _ResourceBlock(msgspec.Struct, tag_field="type", tag="resource"):
+    pass
+
+
+_TAGGED: Final = msgspec.json.Decoder(_ImageBlock | _AudioBlock | _ResourceBlock)
+
+
+def may_be_file(block: Buffer) -> bool:
+    """Whether a block is of a type that can hold a file; of another, little more than the type is read."""
+    if len(block) <= _SMALLEST_FILE:
+        return False
+    try:
+        _TAGGED.decode(block)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return False
+    return True

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from ..jsontext.document import Buffer, Node, TooDeep, encode, quoted, string_cut
-from .blocks import label
+from .blocks import label, may_be_file
 from .documents import Cut, share
 from .pixels import MOST_PIXELS, Box, ImageRoom, Rendering, Unshowable, has_pillow, render
 
@@ -32,7 +32,6 @@ _TAKEN: Final = {"claude": (2576, 5_000_000), "gpt": (2048, 16_000_000), "gemini
 # In a JPEG, the size comes after previews and colour profiles.
 _FIRST: Final = 128
 _HEAD: Final = 256 << 10
-_SMALLEST: Final = 512
 # An image that has to share its budget is not made so small that it costs less than this.
 _LEAST_TOKENS: Final = 400
 _LONGEST_URI: Final = 200
@@ -242,32 +241,6 @@ def _alone_cut(image: File, path: str) -> Cut:
 
 
 # -- the file in a block --------------------------------------------------------------------------------------
-
-
-class _ImageBlock(msgspec.Struct, tag_field="type", tag="image"):
-    pass
-
-
-class _AudioBlock(msgspec.Struct, tag_field="type", tag="audio"):
-    pass
-
-
-class _ResourceBlock(msgspec.Struct, tag_field="type", tag="resource"):
-    pass
-
-
-_TAGGED: Final = msgspec.json.Decoder(_ImageBlock | _AudioBlock | _ResourceBlock)
-
-
-def may_be_file(block: Buffer) -> bool:
-    """Whether a block is of a type that can hold a file; of another, little more than the type is read."""
-    if len(block) <= _SMALLEST:
-        return False
-    try:
-        _TAGGED.decode(block)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return False
-    return True
 
 
 class File(msgspec.Struct, frozen=True):

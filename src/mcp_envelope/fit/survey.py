@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from ..jsontext.document import Node, encode, quoted
-from .tables import identifier, table_names
+from .columns import identifier, table_names
 
 if TYPE_CHECKING:
     from ..budget import Budget
@@ -169,7 +169,7 @@ class Survey:
     @cached_property
     def _tables(self) -> Mapping[str, str]:
         """The names of the tables in the stored payload, by their paths."""
-        from .tables import tables_in
+        from .columns import tables_in
 
         for path in ("/structuredContent", ""):
             if path in self.roots:

@@ -22,7 +22,7 @@ from ..envelope import Sealed
 from ..gateway import Call, Gateway
 from ..jsontext.document import encode, text_block
 from ..payload import Result
-from .saved import saved_text
+from .result_files import saved_text
 
 NAME: Final = "claude-code"
 _MCP: Final = "mcp__"
@@ -36,7 +36,7 @@ _SAVED: Final = re.compile(
 _FOLDER: Final = "tool-results"
 
 
-class Event(msgspec.Struct):
+class HookEvent(msgspec.Struct):
     """What Claude Code tells the hook."""
 
     tool_name: str
@@ -48,7 +48,7 @@ class Event(msgspec.Struct):
 
 def answer(data: bytes, gateway: Gateway) -> bytes | None:
     """Return what the hook prints; None if the result stays as it is."""
-    event = msgspec.json.decode(data, type=Event)
+    event = msgspec.json.decode(data, type=HookEvent)
     if event.hook_event_name != "PostToolUse" or event.tool_name.endswith(f"__{READ_TOOL}"):
         return None
     updated = _mcp(event, gateway) if event.tool_name.startswith(_MCP) else _own(event, gateway)
@@ -57,7 +57,7 @@ def answer(data: bytes, gateway: Gateway) -> bytes | None:
     return encode({"hookSpecificOutput": {"hookEventName": "PostToolUse", "updatedToolOutput": updated}})
 
 
-def _call(event: Event, gateway: Gateway, tool: str, characters: int | None = None) -> Call:
+def _call(event: HookEvent, gateway: Gateway, tool: str, characters: int | None = None) -> Call:
     known = client(NAME)
     if characters is not None:
         known = replace(known, characters=characters)
@@ -68,7 +68,7 @@ def _call(event: Event, gateway: Gateway, tool: str, characters: int | None = No
 # -- tools of MCP servers ---------------------------------------------------------------------------------------
 
 
-def _mcp(event: Event, gateway: Gateway) -> Any:
+def _mcp(event: HookEvent, gateway: Gateway) -> Any:
     response = event.tool_response
     if isinstance(response, str) and (saved := _SAVED.match(response)):
         whole = _saved(saved[1].rstrip("."), event)
@@ -130,7 +130,7 @@ def _to_api(block: Any) -> Any:
 # -- tools of Claude Code's own -----------------------------------------------------------------------------------
 
 
-def _own(event: Event, gateway: Gateway) -> Any:
+def _own(event: HookEvent, gateway: Gateway) -> Any:
     name, characters = _TEXTS.get(event.tool_name, ("", 0))
     response = event.tool_response
     if not isinstance(response, dict) or not isinstance(response.get(name), str):
@@ -150,7 +150,7 @@ def _text(sealed: Sealed) -> str:
     return "\n\n".join(block["text"] for block in msgspec.json.decode(sealed.content))
 
 
-def _saved(path: str, event: Event) -> str | None:
+def _saved(path: str, event: HookEvent) -> str | None:
     """Return a result that was put into a file of this session."""
     if not event.transcript_path:
         return None

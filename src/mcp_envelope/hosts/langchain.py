@@ -11,7 +11,7 @@ from typing import Final, Unpack
 
 from ..clients.known import Client
 from ..dialects.notice import READ_TOOL
-from .host import Host, Options, made, missing_library
+from .adapter import Host, Options, made, missing_library
 
 try:
     from langchain_core.tools import BaseTool

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..clients.known import Client
 from ..gateway import Call
-from .host import Host, Options, missing_library, text_result
+from .adapter import Host, Options, missing_library, text_result
 
 try:
     from litellm.integrations.custom_guardrail import CustomGuardrail

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, Unpack
 
 from ..clients.known import Client
 from ..dialects.notice import READ_TOOL
-from .host import Host, Options, made, missing_library, structure_as_text
+from .adapter import Host, Options, made, missing_library, structure_as_text
 
 try:
     from agents import FunctionTool, ToolOutputImage, ToolOutputText

@@ -18,7 +18,7 @@ from ..dialects.notice import READ_TOOL
 from ..gateway import Call, Gateway
 from ..jsontext.document import encode, text_block
 from ..payload import Result
-from .saved import saved_text
+from .result_files import saved_text
 
 NAME: Final = "opencode"
 # Tools of opencode's own whose texts are sealed.

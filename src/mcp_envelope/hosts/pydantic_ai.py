@@ -22,7 +22,7 @@ from ..envelope import Sealed
 from ..gateway import Published
 from ..jsontext.document import encode, text_block
 from ..payload import Result
-from .host import Host, Options, missing_library, text_result
+from .adapter import Host, Options, missing_library, text_result
 
 try:
     from pydantic_ai import ModelRetry, RunContext, ToolDefinition

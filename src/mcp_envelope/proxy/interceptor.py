@@ -25,8 +25,8 @@ from msgspec.structs import replace
 from ..budget import Budget
 from ..clients.known import UNKNOWN, Client, Era
 from ..clients.known import client as known_client
-from ..diagnosis import is_protocol_error
 from ..dialects.notice import READ_TOOL
+from ..errors import is_protocol_error
 from ..fit.text import fit_text
 from ..gateway import Call, Gateway
 from ..jsontext.document import Buffer, encode

@@ -30,15 +30,14 @@ from . import frames
 from .frames import Frame, Id, Outgoing
 from .interceptor import Interceptor
 from .stdio import Writer, lines_and_ends
-from .streamable_http import Refused, StreamableHttp, request_key, stateless_headers
-from .upstream import BROKEN, Upstream, explained, no_answer
-from .upstream import Login as UpstreamLogin
+from .streamable_http import HttpRefusal, StreamableHttp, request_key, stateless_headers
+from .upstream import BROKEN, Upstream, UpstreamLogin, explained, no_answer
 from .url_elicitation import PendingLogin, UrlElicitations
 
 _log = logging.getLogger("mcp_envelope")
 
 
-class Login(UpstreamLogin, Protocol):
+class InteractiveLogin(UpstreamLogin, Protocol):
     """A login that a person may have to begin."""
 
     # The command that does that, as it is typed into a shell.
@@ -78,7 +77,7 @@ class StdioToHttp:
         *,
         transport: str | None = None,
         observe: bool = False,
-        login: Login | None = None,
+        login: InteractiveLogin | None = None,
     ) -> None:
         self._gateway = gateway
         self._upstream = Upstream(url, headers, cookies=True, login=login)
@@ -214,7 +213,7 @@ class StdioToHttp:
                 self._running[key] = running
             try:
                 await self._http.send(data, frame, headers)
-            except Refused as error:
+            except HttpRefusal as error:
                 await self._refused(data, frame, error)
             except BROKEN as error:
                 _log.warning("mcp-envelope: the server did not answer: %s", error)
@@ -244,7 +243,7 @@ class StdioToHttp:
         lines = [compact(out) if b"\n" in out or b"\r" in out else out for out in to_client]
         return Outgoing(lines, to_server)
 
-    async def _refused(self, data: bytes, frame: Frame | None, error: Refused) -> None:
+    async def _refused(self, data: bytes, frame: Frame | None, error: HttpRefusal) -> None:
         if self._login is not None and (need := self._login.needs(error.status)):
             await self._needs_login(self._login, data, frame, need)
             return
@@ -260,7 +259,9 @@ class StdioToHttp:
             message += " It wants credentials: --bearer-env or --header-env."
         await self._failed(data, message, _CODES.get(error.status, "UPSTREAM_UNAVAILABLE"))
 
-    async def _needs_login(self, login: Login, data: bytes, frame: Frame | None, need: str) -> None:
+    async def _needs_login(
+        self, login: InteractiveLogin, data: bytes, frame: Frame | None, need: str
+    ) -> None:
         """Tell the client how its user logs in, by an address to open if it can show one."""
         if need == "patience":
             words = "The server that gives the tokens for this one does not answer. Try again in a moment."

@@ -34,7 +34,7 @@ _MAX_RETRY_DELAY: Final = 30.0
 _INITIALIZE_TIMEOUT: Final = 30.0
 
 
-class Refused(Exception):
+class HttpRefusal(Exception):
     """The server answered a message with an HTTP error, or redirected it elsewhere."""
 
     def __init__(self, response: Response, body: bytes = b"") -> None:
@@ -129,7 +129,7 @@ class StreamableHttp:
                     self._session = response.get(SESSION_HEADER) or None
                 await self._read(response, frame)
                 return True
-            refused = Refused(response, await small_body(response))
+            refused = HttpRefusal(response, await small_body(response))
         if is_retry or self.is_legacy:
             raise refused
         if session is not None and not is_first and refused.is_unknown_session:
@@ -285,7 +285,7 @@ class StreamableHttp:
                     "POST", self._url, MESSAGE_HEADERS, data, follow=True
                 ) as response:
                     if not response.is_success:
-                        raise Refused(response, await small_body(response))
+                        raise HttpRefusal(response, await small_body(response))
                     session = response.get(SESSION_HEADER) or None
                     await self._read(response, None)
                 await answered.wait()

@@ -36,7 +36,7 @@ _LARGE_AT_ONCE: Final = 2
 _MAX_REDIRECTS: Final = 4
 
 
-class Login(Protocol):
+class UpstreamLogin(Protocol):
     """What a login at the server gives to requests, and what it learns from their replies."""
 
     async def authorization(self, url: str) -> str | None:
@@ -66,7 +66,7 @@ class Upstream:
         *,
         cookies: bool = False,
         budget: int = 0,
-        login: Login | None = None,
+        login: UpstreamLogin | None = None,
     ) -> None:
         split = urlsplit(url)
         userinfo, at, netloc = split.netloc.rpartition("@")
@@ -104,7 +104,7 @@ class Upstream:
         return response
 
     async def _send_with_token(
-        self, login: Login, method: str, url: str, headers: Headers, body: bytes
+        self, login: UpstreamLogin, method: str, url: str, headers: Headers, body: bytes
     ) -> Response:
         """Send a request with a token, and once more with another one if it was refused and did nothing."""
         is_second = False

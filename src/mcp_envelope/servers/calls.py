@@ -29,9 +29,8 @@ from ..clients.known import UNKNOWN, Client, era_of
 from ..clients.known import client as known_client
 from ..codes import CATALOGUE, Problem
 from ..config import Shape
-from ..diagnosis import is_protocol_error
 from ..envelope import Sealed
-from ..errors import problem_of
+from ..errors import is_protocol_error, problem_of
 from ..gateway import Call, Declared, Gateway, Published, shares_budget
 from ..outcome import Failure, Miss, Remarks, Reply, client_request_id, enter_remarks, leave_remarks
 from ..payload import Payload, PayloadError, read_payload

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from ..anchors import Anchor, NodeId
 from ..jsontext.document import encode
 from ..payload import Payload, Result, read_result, to_json
-from ..statement import REPLY_KEY
+from ..reply_meta import REPLY_KEY
 
 # The libraries write values with pydantic, which asks those of a class that it doesn't know for this.
 for _kind in (Anchor, NodeId):

@@ -28,8 +28,7 @@ from typing import Any, Final
 import msgspec
 import re2  # type: ignore[import-untyped]
 
-from ..fit.columns import Columns, unique
-from ..fit.tables import identifier
+from ..fit.columns import Columns, identifier, unique
 from .limits import BadQuery, SearchLimits, TooCostly, printable
 from .tables import Table, tables_in
 from .vault import Stored, Vault

@@ -15,8 +15,18 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ..fit.columns import Columns, columns, csv_columns
-from ..fit.tables import DEEPEST, LOOKED_AT, MAP, MOST_TABLES, have_a_key_in_common, may_hold, table_names
+from ..fit.columns import (
+    DEEPEST,
+    LOOKED_AT,
+    MAP,
+    MOST_TABLES,
+    Columns,
+    columns,
+    csv_columns,
+    have_a_key_in_common,
+    may_hold,
+    table_names,
+)
 from ..jsontext.document import encode
 from .document import Child, Chunk, StoredValue, decode_json
 

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_envelope.clients import config_file
 from mcp_envelope.clients.config_file import ConfigFile
-from mcp_envelope.clients.gathering import gather, scatter
+from mcp_envelope.clients.gateway_entry import gather, scatter
 from mcp_envelope.clients.server_entry import Launch
 from mcp_envelope.clients.wrapping import WrapOptions, WrapPlan
 

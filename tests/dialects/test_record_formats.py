@@ -18,7 +18,7 @@ from mcp_envelope.budget import Budget, meter_named
 from mcp_envelope.config import Settings
 from mcp_envelope.config.policy import Policy
 from mcp_envelope.envelope import Sealed
-from mcp_envelope.fit.forms import FORMS, RecordTable
+from mcp_envelope.fit.record_formats import FORMS, RecordTable
 from mcp_envelope.jsontext.document import unescaped
 from mcp_envelope.vault.read_tool import read
 from mcp_envelope.vault.vault import open_vault

@@ -30,7 +30,7 @@ _FRESH: Final = 0.25
 _REMEMBERED: Final = 4096
 
 
-class Masks:
+class MaskedValues:
     """The masked values of one server and caller."""
 
     def __init__(self, vault: Vault, server: str, owner: str | None) -> None:

@@ -52,7 +52,7 @@ class StatedError(msgspec.Struct, frozen=True, omit_defaults=True):
     details: _Facts | None = None
 
 
-class Statement(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ReplyMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The facts that can be said. Those that nobody says are None or empty."""
 
     status: Literal["ok", "info", "warn"] | None = None
@@ -95,12 +95,12 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 # By the name in JSON; in a settings file they are spelled with underscores.
-_FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Statement)}
+_FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(ReplyMeta)}
 NAMES: Final = tuple(field.name for field in _FIELDS.values())
-NOTHING: Final = Statement()
+NOTHING: Final = ReplyMeta()
 
 
-def read_statement(said: object, report: Callable[..., None] | None = None) -> Statement:
+def read_reply_meta(said: object, report: Callable[..., None] | None = None) -> ReplyMeta:
     """Return what is said, without what can't be used, which is reported with the fact's name."""
     report = report or (lambda message, *path: None)
     if not isinstance(said, Mapping):
@@ -122,14 +122,14 @@ def read_statement(said: object, report: Callable[..., None] | None = None) -> S
             found[field.name] = msgspec.convert(fact, field.type)
         except ValueError as error:
             report(str(error), name)
-    return Statement(**found)
+    return ReplyMeta(**found)
 
 
-def statement_in(meta: Buffer) -> Statement | None:
+def reply_meta_in(meta: Buffer) -> ReplyMeta | None:
     """Return what the JSON of a result's `_meta` says; None if it says nothing."""
     try:
         raw = msgspec.json.decode(meta, type=_Said).said
-        return None if raw is UNSET else read_statement(msgspec.json.decode(raw))
+        return None if raw is UNSET else read_reply_meta(msgspec.json.decode(raw))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

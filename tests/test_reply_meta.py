@@ -11,7 +11,7 @@ import pytest
 from mcp.server.lowlevel import Server
 
 from mcp_envelope.config import Settings
-from mcp_envelope.statement import REPLY_KEY, Statement, read_statement, statement_in
+from mcp_envelope.reply_meta import REPLY_KEY, ReplyMeta, read_reply_meta, reply_meta_in
 
 from .proxy.harness import Talk, texts, tool, typed
 from .servers.harness import ask, put
@@ -156,16 +156,16 @@ def test_what_is_wrong_costs_only_itself() -> None:
         "nonsense": 1,
         "links": [{}],
     }
-    assert read_statement(said) == Statement(hint="Narrow it.")
-    assert read_statement(["x"]) == Statement()
-    assert read_statement({"summary": "x" * 20_000}) == Statement()
+    assert read_reply_meta(said) == ReplyMeta(hint="Narrow it.")
+    assert read_reply_meta(["x"]) == ReplyMeta()
+    assert read_reply_meta({"summary": "x" * 20_000}) == ReplyMeta()
     for meta in (
         b"[]",
         b"{",
         b'{"io.github.mcp-envelope/reply":3}',
         b'{"io.github.mcp-envelope/reply":null}',
     ):
-        assert statement_in(meta) in (None, Statement())
+        assert reply_meta_in(meta) in (None, ReplyMeta())
 
 
 def test_it_does_not_speak_in_our_voice() -> None:
@@ -175,7 +175,7 @@ def test_it_does_not_speak_in_our_voice() -> None:
         "details": ["x" * 2000],
         "nextSteps": ["a"] * 50,
     }
-    read = read_statement(said)
+    read = read_reply_meta(said)
     assert read.summary == "Found. Cut to fit."
     assert read.warnings == ()
     assert len(read.details[0]) == 1000
