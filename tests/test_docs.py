@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import json
+import pkgutil
 import re
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from pathlib import Path
 import pytest
 import yaml
 from scripts import exit_codes
+
+import mcp_envelope
 
 ROOT = Path(__file__).resolve().parent.parent
 # Its examples need other libraries, and are run by tests/hosts/test_frameworks.py.
@@ -134,3 +138,25 @@ def test_the_page_of_exit_codes_is_what_help_says() -> None:
 def test_every_page_is_in_the_navigation() -> None:
     named = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
     assert named == {path.name for path in (ROOT / "docs").glob("*.md")}
+
+
+def test_examples_use_public_names_alone() -> None:
+    """Those of the package, and those that the reference lists."""
+    reference = (ROOT / "docs" / "api.md").read_text()
+    listed = set(re.findall(r"^::: (\S+)", reference, re.MULTILINE))
+    for module, members in re.findall(
+        r"^::: (\S+)\n +options:\s+members:\s+\[([^\]]+)\]", reference, re.MULTILINE
+    ):
+        listed |= {f"{module}.{name.strip()}" for name in members.split(",")}
+    listed |= {f"mcp_envelope.{name}" for name in mcp_envelope.__all__}
+    for name in sorted(listed):
+        pkgutil.resolve_name(name)
+    used = {
+        f"{node.module}.{alias.name}"
+        for path in (ROOT / "examples").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mcp_envelope")
+        for alias in node.names
+    }
+    assert len(used) > 15
+    assert used <= listed
