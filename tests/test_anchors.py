@@ -113,7 +113,7 @@ def test_out_of_range_offsets_say_the_range(offset: int) -> None:
 def test_out_of_range_lines_and_columns() -> None:
     with pytest.raises(ValueError, match="line 3 is out of range: 1 to 2"):
         Anchor("a", 3, 1).offset_in("x\n")
-    with pytest.raises(ValueError, match="col of line 1 3 is out of range: 1 to 2"):
+    with pytest.raises(ValueError, match="col 3 is out of range: 1 to 2 in line 1"):
         Anchor("a", 1, 3).offset_in("x\r\n")
     with pytest.raises(ValueError, match=r"not UTF-8: .* at byte 1"):
         Anchor.from_byte_offset("a", b"a\xff", 0)

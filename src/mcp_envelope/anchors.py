@@ -56,14 +56,14 @@ class LineIndex:
 
     def position_at(self, line: int, column: int) -> tuple[int, int]:
         """Return line and UTF-16 column for a line and a column in code points, both from 1."""
-        _in_range(f"column of line {line}", column, 1, len(self.line_text(line)) + 1)
+        _in_range("column", column, 1, len(self.line_text(line)) + 1, f" in line {line}")
         return self.position(self._starts[line - 1] + column - 1)
 
     def offset(self, line: int, col: int) -> int:
         """Return the offset in code points of a line and a UTF-16 column."""
         text = self.line_text(line)
         units = _utf16(text)
-        _in_range(f"col of line {line}", col, 1, len(units) // 2 + 1)
+        _in_range("col", col, 1, len(units) // 2 + 1, f" in line {line}")
         before = units[: 2 * (col - 1)].decode("utf-16-le", "surrogatepass")
         if not text.startswith(before):
             raise ValueError(f"col {col} of line {line} is between the two halves of one character")
@@ -333,6 +333,6 @@ def _utf16(text: str) -> bytes:
     return text.encode("utf-16-le", "surrogatepass")
 
 
-def _in_range(what: str, value: int, least: int, most: int) -> None:
+def _in_range(what: str, value: int, least: int, most: int, where: str = "") -> None:
     if not least <= value <= most:
-        raise ValueError(f"{what} {value} is out of range: {least} to {most}")
+        raise ValueError(f"{what} {value} is out of range: {least} to {most}{where}")

@@ -1,6 +1,7 @@
 """A language server that does what its argument says: work, crash, hang, refuse, know nothing, or nothing yet.
 
 `crash-once FILE` crashes at its first question, leaves a file behind, and works from then on.
+`slow-reader` knows only the file that it was shown, until it is asked a second time; `narrow` never knows more.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 HOW = sys.argv[1]
+ASKED: set[str] = set()
 PROVIDERS = ("definition", "references", "documentSymbol", "hover", "callHierarchy")
 
 
@@ -63,6 +65,12 @@ def answer(method: str, params: dict[str, Any], texts: dict[str, str]) -> Any:
     if method == "textDocument/prepareCallHierarchy":
         at = span(params["position"]["line"], 4, 9)
         return [{"name": "?", "kind": 12, "uri": uri, "range": at, "selectionRange": at}]
+    if HOW == "narrow" or (HOW == "slow-reader" and method not in ASKED):
+        ASKED.add(method)
+        return [{"uri": uri, "range": span(20, 4, 9)}]
+    if HOW == "slow-reader":
+        files = ("core.py", "web.py", "__init__.py")
+        return [{"uri": f"{uri.rpartition('/')[0]}/{name}", "range": span(0, 4, 9)} for name in files]
     outside = {"uri": "file:///usr/lib/typing.pyi", "range": span(1, 1, 2)}
     return [{"uri": uri, "range": span(0, 4, 9)}, outside]
 

@@ -57,6 +57,21 @@ def test_a_server_that_is_still_reading_the_project(project: Project) -> None:
     assert "found" in miss.content[0].text
 
 
+@pytest.mark.parametrize("how", ["slow-reader", "narrow"])
+def test_a_server_that_has_read_only_a_part(project: Project, how: str) -> None:
+    """It is asked again, since the map is certain of uses elsewhere, and in the end that is said."""
+    answer = project.call("nav_references", TOTAL, language_server=fake(how))
+    assert answer["data"]["via"] == "language server"
+    files = {each["anchor"]["file"] for each in answer["data"]["references"]}
+    if how == "slow-reader":
+        assert files == {"shop/core.py", "shop/web.py", "shop/__init__.py"}
+        assert answer["warnings"] == []
+    else:
+        assert files == {"shop/core.py"}
+        (warning,) = answer["warnings"]
+        assert warning.startswith("The map has uses in other files, too: shop/web.py.")
+
+
 def test_a_crash_is_survived(project: Project, tmp_path: Path) -> None:
     server = fake("crash-once", str(tmp_path / "crashed"))
     answer, status = project.calls(

@@ -28,6 +28,7 @@ SPOKEN_CODES = (
     "INTERNAL",
 )
 WORDS = variables(MCP_ENVELOPE_ERRORS='{"it failed": "MAP_NOT_BUILT"}')
+ALIVE = "codemap has the same: tests/codemap/test_language_server.py"
 NO_ARGUMENTS = {"library": "a plain function call has no argument schema"}
 FIVE = ("list:references:400", "two:results:files", "snippets", "blob:20000", "flags")
 
@@ -387,8 +388,8 @@ says(
     **NO_ARGUMENTS,
 )
 says("`INTERNAL`: what nobody expected", lambda t: error(t, "crash")["code"] == "INTERNAL")
-says("the deadlines of slow operations", all="they are that project's language servers'")
-says("where the end of the error output is", all="it is that project's `map_status`")
+says("the deadlines of slow operations", all=f"they are that project's language servers'; {ALIVE}")
+says("where the end of the error output is", all=f"it is that project's `map_status`; {ALIVE}")
 
 says.section("Anchors")
 says(

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mcp_envelope import Link, Miss, Reply, enveloped, fallback, rank
+from mcp_envelope import Link, Miss, Reply, enveloped, fallback, rank, warn
 from mcp_envelope.anchors import NodeId
 
 from .arguments import Col, File, Filter, Line, OptionalNode, link
@@ -18,11 +19,16 @@ from .models import Call, CallHierarchy, Definitions, Entry, Location, Outline, 
 from .navigation import Navigator, Spot
 from .repository import Repository, View
 
+# How long to wait before a server that has just started is asked again, in seconds.
+_PAUSES = (0.3, 0.6, 1.2, 0.0)
+
 
 class NavTools:
     def __init__(self, repository: Repository, navigator: Navigator) -> None:
         self._repository = repository
         self._navigator = navigator
+        # The languages whose servers had time to read the project.
+        self._asked_again: set[str] = set()
 
     @enveloped(lists={"definitions": rank("anchor.file", "anchor.line")})
     async def nav_definition(
@@ -60,10 +66,7 @@ class NavTools:
     ) -> Reply[References] | Miss:
         """Where the symbol at a place is used, file by file."""
         spot = self._navigator.locate(node, file, line, col)
-        context = {"context": {"includeDeclaration": False}}
-        found, is_live = await self._navigator.try_to(
-            "The references", spot, "textDocument/references", "referencesProvider", context
-        )
+        found, is_live = await self._references(spot)
         locations = self._live(spot, found) if is_live else []
         if not locations and (not is_live or self._repository.index.is_built):
             locations = self._mapped_references(spot)
@@ -154,6 +157,26 @@ class NavTools:
         )
         return Reply(data, summary=f"{len(calls)} {direction} calls")
 
+    async def _references(self, spot: Spot) -> tuple[Any, bool]:
+        """Ask the language server, again if it knows less than the map: one that just started reads the project."""
+        uses = {"context": {"includeDeclaration": False}}
+        what, method, needs = "The references", "textDocument/references", "referencesProvider"
+        expected = self._mapped_files(spot)
+        for pause in _PAUSES:
+            found, is_live = await self._navigator.try_to(what, spot, method, needs, uses)
+            missing = sorted(expected - self._navigator.files(spot.lang, found)) if is_live else []
+            if not missing or spot.lang in self._asked_again:
+                break
+            await asyncio.sleep(pause)
+        self._asked_again |= {spot.lang} if is_live else set()
+        if found and missing:
+            names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+            warn(
+                f"The map has uses in other files, too: {names}. The language server may still be reading the"
+                " project; call again, or see map_neighbors."
+            )
+        return found, is_live
+
     def _nothing_missed(self, what: str, is_live: bool, is_mapped: bool) -> bool:
         """Whether a live answer without anything in it stands, which it doesn't if the map knows something."""
         if is_live and is_mapped:
@@ -210,6 +233,15 @@ class NavTools:
                 locations.append(view.location(anchor, inside=owner.id, **more))
             view.mention_namesakes(node)
         return locations
+
+    def _mapped_files(self, spot: Spot) -> set[str]:
+        """Return the files that use a symbol for certain, as far as there is a map."""
+        if not self._repository.index.is_built:
+            return set()
+        with self._repository.view() as view:
+            node = self._used_at(view, spot)
+            uses = view.graph.uses_of(node)[0] if node is not None else []
+            return {view.graph.owner(place).path for place, is_certain in uses if is_certain}
 
     def _mapped_calls(self, spot: Spot, direction: str) -> list[Call]:
         with self._repository.view() as view:

@@ -176,6 +176,11 @@ class Navigator:
             warn(f"{len(outside)} more outside of the repository: {names}.")
         return inside
 
+    def files(self, server_lang: str, found: Any) -> set[str]:
+        """Return the files in the repository that locations are in."""
+        paths = {each["uri"]: self.servers[server_lang].path(each["uri"]) for each in found or []}
+        return {inside for path in paths.values() if (inside := self._inside(path)) is not None}
+
     def anchor(self, path: str, place: Mapping[str, Any], whole: Mapping[str, Any] | None = None) -> Anchor:
         start, end = place["start"], (whole or place)["end"]
         return Anchor(path, start["line"] + 1, start["character"] + 1, max(end["line"], start["line"]) + 1)
