@@ -273,8 +273,8 @@ def test_progress_and_log_messages_pass(many: Many) -> None:
 def test_a_list_that_changes_is_asked_for_again(many: Many) -> None:
     many.send(call(1, "git__log"))
     changed = frame({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-    # It has not changed after all.
-    assert many.reply("git", changed) == []
+    # Nothing differs, but the server says so.
+    assert many.reply("git", changed) == [changed]
     many.servers["git"].lists["tools"].append(tool("fresh"))
     assert many.reply("git", changed) == [changed]
     assert "git__fresh" in many.names()
@@ -480,6 +480,35 @@ def test_the_older_era_if_one_does_not(tmp_path: Path) -> None:
     assert again.ask(request("d", "server/discover", **_STATELESS))["error"]["code"] == -32601
     again.meet()
     assert again.started == []
+
+
+def test_one_caller_of_the_stateless_era_spoils_it_for_nobody(tmp_path: Path) -> None:
+    many = _stateless(tmp_path)
+    meta = _STATELESS["_meta"]
+    version, capabilities = [name for name in meta if "Info" not in name]
+    assert version.endswith("protocolVersion")
+    wrong = {
+        -32022: {**meta, version: "1999-01-01"},
+        -32602: {name: meta[name] for name in meta if name != capabilities},
+    }
+    for code, each in wrong.items():
+        assert many.ask(request("x", "tools/list", _meta=each))["error"]["code"] == code
+    assert many.ask(request("x", "server/discover", _meta=wrong[-32022]))["error"]["data"] == {
+        "supported": ["2026-07-28"],
+        "requested": "1999-01-01",
+    }
+    many.ask(request("d", "server/discover", **_STATELESS))
+    many.ask(request("l", "tools/list", **_STATELESS))
+    assert many.ask(request("x", "tools/list"))["error"]["code"] == -32602
+    many.servers["git"].capabilities["extensions"] = {"io.modelcontextprotocol/tasks": {}}
+    assert many.ask(request("x", "tasks/get", taskId="t", **_STATELESS))["error"]["code"] == -32601
+    many.send(call("c", "git__log", **_STATELESS))
+    many.send(request("x", "tasks/get", taskId="t", **_STATELESS))
+    assert many.sent[-1] == ("git", request("x", "tasks/get", taskId="t", **_STATELESS))
+    for method in ("initialize", "ping", "logging/setLevel", "resources/subscribe"):
+        assert many.ask(request("x", method, **_STATELESS))["error"]["code"] == -32601
+    listed = many.ask(request("l", "tools/list", **_STATELESS))["result"]
+    assert [each["name"] for each in listed["tools"]] == ["git__log", "wiki__find", "envelope_read"]
 
 
 def test_a_stream_that_listens_hears_of_all(tmp_path: Path) -> None:

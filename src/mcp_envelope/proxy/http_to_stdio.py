@@ -26,6 +26,7 @@ from msgspec import UnsetType
 from ..clients.known import era_of
 from ..gateway import Gateway
 from . import frames, sse
+from .connections import Headers
 from .frames import Frame, Id, members_of, text_of
 from .headers import EVENT_STREAM, JSON, SESSION_HEADER
 from .http import Application, Request, ResponseWriter
@@ -430,7 +431,12 @@ class HttpToStdio(Application):
                 return
             self._stateless[kept] = _StatelessSession(self._make_relay)
         common = self._stateless[kept]
-        if (wrong := _wrong_header(frame, request)) is not None:
+        wanted = stateless_headers(frame, lambda tool: {})
+        if wanted is None:
+            words = "_meta lacks the version of the protocol, which a header has."
+            await writer.json(400, frames.failure(frame.identifier, frames.INVALID_PARAMS, words))
+            return
+        if (wrong := _wrong_header(wanted, request)) is not None:
             words = f"The header {wrong} does not say what the body says."
             await writer.json(400, frames.failure(frame.identifier, _HEADER_MISMATCH, words))
             return
@@ -530,11 +536,8 @@ def _is_response(data: bytes) -> bool:
     return frame is not None and frame.is_response
 
 
-def _wrong_header(frame: Frame, request: Request) -> str | None:
+def _wrong_header(wanted: Headers, request: Request) -> str | None:
     """The name of a header that does not repeat what the body says."""
-    wanted = stateless_headers(frame, lambda tool: {})
-    if wanted is None:
-        return _VERSION
     for name, value in wanted:
         if name.startswith("mcp-") and _decoded(request.named.get(name)) != _decoded(value):
             return name

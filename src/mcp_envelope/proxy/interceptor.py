@@ -52,9 +52,10 @@ _MOST_REQUESTS: Final = 10_000
 _MOST_TASKS: Final = 1000
 _NO_ID: Final[Id] = ("r", b"")
 _PREFIX: Final = "io.modelcontextprotocol/"
-_VERSION: Final = f"{_PREFIX}protocolVersion"
+META_VERSION: Final = f"{_PREFIX}protocolVersion"
 _INFO: Final = f"{_PREFIX}clientInfo"
-_REPEATED: Final = (_VERSION, _INFO, f"{_PREFIX}clientCapabilities")
+META_CAPABILITIES: Final = f"{_PREFIX}clientCapabilities"
+_REPEATED: Final = (META_VERSION, _INFO, META_CAPABILITIES)
 
 # The result when we fail ourselves: a constant, because building one might fail as well.
 _BROKEN: Final = (
@@ -467,7 +468,7 @@ def read_sender(meta: Raw | None) -> Sender:
     own = {name: frames.value_of(members[name]) for name in members if not name.startswith(_PREFIX)}
     request_id = client_request_id(own) if own else None
     return Sender(
-        client, encode(repeated) if repeated else None, _VERSION in members, request_id, own or None
+        client, encode(repeated) if repeated else None, META_VERSION in members, request_id, own or None
     )
 
 

@@ -35,7 +35,7 @@ from .catalogue import (
     renamed,
 )
 from .frames import Frame, Id, Outgoing, members_of, text_of
-from .interceptor import Interceptor, read_sender
+from .interceptor import META_CAPABILITIES, META_VERSION, Interceptor, read_sender
 from .multiplexer import SUBSCRIPTION
 from .reads import Work
 from .relay import RoutedFrames
@@ -44,6 +44,12 @@ _log = logging.getLogger("mcp_envelope")
 
 _CURRENT: Final = "2025-11-25"
 _STATELESS: Final = "2026-07-28"
+_UNSUPPORTED_VERSION: Final = -32022
+# Methods that the stateless era has no more.
+_REMOVED: Final = frozenset(
+    ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/list"]
+)
+_TASKS: Final = "io.modelcontextprotocol/tasks"
 _INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 _CHANGED: Final = {
     "notifications/tools/list_changed": ("tools",),
@@ -83,8 +89,9 @@ class Backend:
         self.state = "closed"
         self.held: list[bytes] = []
         self.is_learning = False
-        # Whether a list has changed while it was being asked for.
+        # Whether a list has changed while it was being asked for, and which it says have.
         self.is_stale = False
+        self.announced: set[str] = set()
         # Whether the handshake takes longer than anybody waits.
         self.is_late = False
         # Whether the client has sent it anything.
@@ -389,8 +396,10 @@ class Router:
             self._memory.save(member.name, self._era, offer)
         self._know(member, offer)
         for method, kinds in _CHANGED.items():
-            if any(kind in changed and kind in self._seen for kind in kinds):
+            is_news = any(kind in changed and kind in self._seen for kind in kinds)
+            if is_news or method in member.announced:
                 self._tell_changed(method)
+        member.announced.clear()
         self._settled(member)
         if member.is_stale and member.is_used:
             self._learn(member)
@@ -456,12 +465,32 @@ class Router:
         if frame.key is None:
             self._notified(frame, frame.method)
             return
-        if self._era != "sessions" and self._meta is None:
+        if self._era != "sessions":
             sender = read_sender(frame.param("_meta"))
-            if sender.is_stateless:
+            is_begun = self._era == "stateless" and frame.method != "initialize"
+            if (sender.is_stateless or is_begun) and self._is_refused(frame, frame.method):
+                return
+            if sender.is_stateless and self._meta is None:
                 self._meta = sender.meta
                 self._restart("stateless")
         self._request(frame, frame.method, frame.key, owner, later)
+
+    def _is_refused(self, frame: Frame, method: str) -> bool:
+        """Whether a request is none of the stateless era. Several callers may share a conversation in it."""
+        meta = members_of(frame.param("_meta"))
+        version = text_of(meta.get(META_VERSION))
+        if version is None or META_CAPABILITIES not in meta:
+            missing = META_VERSION if version is None else META_CAPABILITIES
+            self._refuse(frame, frames.INVALID_PARAMS, f"_meta lacks {missing}")
+        elif version != _STATELESS:
+            data = {"supported": [_STATELESS], "requested": version[:100]}
+            error = {"code": _UNSUPPORTED_VERSION, "message": "Unsupported protocol version", "data": data}
+            self._say(frames.error_response(frame.identifier, encode(error)))
+        elif method in _REMOVED:
+            self._refuse(frame, frames.METHOD_NOT_FOUND, "Method not found")
+        else:
+            return False
+        return True
 
     def _restart(self, era: str) -> None:
         """The client begins, in this era; what it began before is over."""
@@ -512,6 +541,11 @@ class Router:
             self._pass(self._tasks[task or ""], frame, key, owner, later)
         elif method == "tasks/list":
             self._list_tasks(frame)
+        elif method.startswith("tasks/") and (
+            able := [each for each in self._members.values() if _has_tasks(each)]
+        ):
+            # Nobody knows that task, and each of them can say so.
+            self._pass(able[0], frame, key, owner, later)
         else:
             self._refuse(frame, frames.METHOD_NOT_FOUND, f"The gateway does not know where {method} belongs")
 
@@ -723,6 +757,7 @@ class Router:
         elif frame.key is not None and not isinstance(frame.method, UnsetType):
             self._questioned(member, frame, frame.method)
         elif frame.method in _CHANGED:
+            member.announced.add(frame.method)
             self._learn(member)
         elif frame.method == "notifications/cancelled":
             wanted = frame.param("requestId")
@@ -779,6 +814,13 @@ class Router:
 
 def _late(member: Backend) -> str:
     return f"It has not answered the handshake for {_PATIENCE:.0f} seconds; it may still be starting."
+
+
+def _has_tasks(member: Backend) -> bool:
+    if member.offer is None:
+        return False
+    capabilities = members_of(members_of(member.offer.handshake).get("capabilities"))
+    return "tasks" in capabilities or _TASKS in members_of(capabilities.get("extensions"))
 
 
 def _with_param(frame: Frame, name: str, value: str) -> Frame:
