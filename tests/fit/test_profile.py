@@ -168,3 +168,16 @@ def test_dates_are_dates() -> None:
         "2026-01-{:02}T08:00+01:00",
     ):
         assert facts([{"d": date.format(day)} for day in range(10, 30)])["d"]["last"] == date.format(29)
+
+
+def test_the_most_frequent_value_is_worth_saying_where_nothing_ties_with_it() -> None:
+    rows = [{"tied": f"t{n // 2}", "clear": f"v{min(n % 60, 40)}"} for n in range(120)]
+    shown = described(rows, room=130)["fields"]
+    assert shown["tied"] == "60 distinct"
+    assert shown["clear"].startswith("41 distinct, most v40:40")
+
+
+def test_a_number_of_the_rows_is_the_first_to_go() -> None:
+    rows = [{"id": n, "size": n * 7 % 100, "to": n * 3 % 1000} for n in range(1000)]
+    assert list(described(rows, room=190)["fields"]) == ["size", "to"]
+    assert "mean" in described(rows, ("id",), room=190)["fields"]["id"]

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import islice, repeat
 from operator import attrgetter
 from typing import Any, Final
 
@@ -31,9 +31,10 @@ _FEW: Final = 16
 _SHORT: Final = 40
 _TOP: Final = 3
 # How many of the most frequent values are named, as far as the room goes.
-_MOST: Final = (1, 3, 5, 8, 12, 16, 24, 32)
-# How much more a field is worth that the call names.
+_MOST: Final = (1, 3, 8, 16, 32)
+# How much more a field is worth that the call names, and one that only numbers the rows.
 _NAMED: Final = 100
+_COUNTER: Final = 0.1
 # Means are told by so many fields at most, which have so many values at most, of so many numbers.
 _MOST_GROUPED: Final = 3
 _GROUPS: Final = 12
@@ -140,7 +141,7 @@ def profile(records: Records, words: Collection[str] = ()) -> Profile:
         said = list(_sayings(facts, given, labels))
         short = _short(name)
         lines[short] = [line for line, _ in said]
-        times = 1 if usefulness else _NAMED
+        times = _NAMED if not usefulness else _COUNTER if _is_number(facts, records.total) else 1
         steps += [Step(times * worth, short, place) for worth, place in _places(said, _size(short) + 2)]
     means, further = _means(records, fields)
     steps = sorted([*steps, *further], key=attrgetter("worth"), reverse=True)
@@ -176,7 +177,12 @@ def _means(
 
 def _is_counter(facts: Mapping[str, Any], total: int) -> bool:
     """Whether a number only counts the rows, or is the same in all."""
-    return (facts["minAt"], facts["maxAt"]) in ((0, 0), (0, total - 1), (total - 1, 0))
+    return (facts.get("minAt"), facts.get("maxAt")) in ((0, 0), (0, total - 1), (total - 1, 0))
+
+
+def _is_number(facts: Mapping[str, Any], total: int) -> bool:
+    """Whether a field has a number of its own for each row, which rises or falls with the rows."""
+    return facts["type"] == "integer" and facts.get("distinct") == total and _is_counter(facts, total)
 
 
 def _means_by(numbers: Sequence[Any], groups: Sequence[Any], counts: Counter[Any]) -> str:
@@ -238,17 +244,19 @@ def _sayings(
         if not every:
             yield say(before), worth + _DISTINCT
         rungs = [each for each in _MOST if each < len(counts)]
+        clear = _clear(counts, every)
         for most in rungs if every else (*rungs, len(counts)):
             covered = sum(islice(counts.values(), most)) / given
             parts_so_far = [before, f"most {', '.join(counted[:most])}"]
-            yield say(*parts_so_far), worth + _DISTINCT + 1 + (most >= _TOP) + 2 * covered
+            told_by_these = _DISTINCT + sum(most >= each for each in clear) + 2 * covered
+            yield say(*parts_so_far), worth + told_by_these
         # That all rows say the same answers less.
         if every:
             worth += 5 + _DISTINCT if len(counts) > 1 else _DISTINCT
             parts += counted
             yield say(), worth
         else:
-            worth += _DISTINCT + 1 + (len(counts) >= _TOP) + 2 * covered
+            worth += told_by_these
             parts += parts_so_far
     elif "distinct" in facts:
         worth += _DISTINCT if facts["type"] != "number" else _DISTINCT / 5
@@ -265,6 +273,12 @@ def _sayings(
             yield say(), worth
     if not parts:
         yield say() or facts["type"], 0.05
+
+
+def _clear(counts: Mapping[str, int], every: bool) -> list[int]:
+    """Which of the most frequent values are so without a tie: the first, the first three."""
+    numbers = [*counts.values(), *([0] if every else [])]
+    return [most for most in (1, _TOP) if len(numbers) > most and numbers[most - 1] > numbers[most]]
 
 
 _AVERAGES: Final = ("mean", "median", "sum")
@@ -321,7 +335,7 @@ def _describe(
         first, last = min(values), max(values)
         # Texts sort as dates do, if all are in one time zone.
         zone = _ZONE.search(first)
-        is_same = zone is None or all(value.endswith(zone[0]) for value in values)
+        is_same = zone is None or all(map(str.endswith, values, repeat(zone[0])))
         if _DATE.fullmatch(first) and _DATE.fullmatch(last) and is_same:
             facts["type"] = "date"
             facts |= {"first": _shown(first), "last": _shown(last)}
