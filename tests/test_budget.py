@@ -1,16 +1,19 @@
 """Each meter's definition, the estimate's bounds, and its accuracy on held-out texts that need no network."""
 
+import json
 import random
 import string
 import sys
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_envelope import seal
 from mcp_envelope.budget import METERS, MeterUnavailable, _total
 from mcp_envelope.budget import meter_named as meter
 
@@ -215,3 +218,36 @@ def test_where_a_text_is_divided_does_not_count(parts: list[str], shift: int) ->
         changed.setattr("mcp_envelope.budget._BLOCK", 16_384 - 100 - shift)
         other = meter("estimate").count(text)
     assert meter("estimate").count(text) == other
+
+
+# Texts that are counted up to eight times too low.
+FOOLING = {
+    "a rare sign": "\u0482" * 40_000,
+    "two signs": "}~}~" * 30_000,
+    "two letters": "".join(random.Random(1).choices("ch", k=120_000)),
+    "letters in any order": "".join(
+        random.Random(2).choices([chr(code) for code in range(0xAC00, 0xD7A4)], k=30_000)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOOLING)
+@pytest.mark.parametrize("tokens", [200, 2000])
+def test_no_result_is_a_quarter_over_where_the_exact_meter_is_installed(name: str, tokens: int) -> None:
+    exact = meter("exact")
+    for size in (tokens, 4 * tokens, len(FOOLING[name])):
+        text = FOOLING[name][:size]
+        payloads: tuple[Any, ...] = (text, {"text": text}, [text[at : at + 50] for at in range(0, size, 50)])
+        for payload in payloads:
+            sealed = seal(payload, tokens=tokens)
+            blocks = json.loads(sealed.content)
+            assert exact.count("".join(block["text"] for block in blocks).encode()) <= 1.25 * tokens
+            if sealed.structured is not None:
+                assert exact.count(sealed.structured) <= 1.25 * tokens
+
+
+def test_without_it_the_estimate_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_envelope.budget._exact", lambda: None)
+    sealed = seal(FOOLING["two signs"], tokens=2000)
+    text = json.loads(sealed.content)[-1]["text"]
+    assert meter("estimate").count(text.encode()) <= 2000 < meter("exact").count(text.encode())

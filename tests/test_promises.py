@@ -160,7 +160,7 @@ def test_raw_json_that_fits_is_untouched(payload: Any, budget: dict[str, Any], i
     sealed = seal(raw, **budget)
     check_fits(sealed, budget)
     limit = Budget.of(**budget)
-    fits = limit.meter.count(raw) <= limit.limit
+    fits = limit.holds(raw)
     if fits and limit.warning is None:
         assert not sealed.truncated
         assert json.loads(sealed.content)[0]["text"].encode() == raw
@@ -241,7 +241,7 @@ def test_any_blocks(content: list[Any], budget: dict[str, Any], handle: str | No
     if not sealed.truncated and not sealed.warnings:
         assert result == content
     limit = Budget.of(**budget)
-    if limit.meter.count(shown(content)) <= limit.limit:
+    if limit.holds(shown(content)):
         assert not sealed.truncated or limit.warning
     paths = {cut.path: cut for cut in sealed.cuts}
     total = paths["/content"].kept if "/content" in paths else len(content)
@@ -254,7 +254,9 @@ def test_any_blocks(content: list[Any], budget: dict[str, Any], handle: str | No
             path for path in paths if path == f"/content/{index}" or path.startswith(f"/content/{index}/")
         ]
         if not named:
-            assert result[index] == block
+            # Whitespace and escapes may go before anything is cut, and a warning says so.
+            respelled = sealed.warnings and holds_json(block.get("text", ""))
+            assert respelled or result[index] == block
         elif block["type"] == "text" and "annotations" in block:
             assert result[index]["annotations"] == block["annotations"]
         if holds_json(block.get("text", "")) and not any(paths[path].kind == "bytes" for path in named):

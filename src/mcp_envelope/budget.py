@@ -131,8 +131,21 @@ class Budget(msgspec.Struct, frozen=True):
     def holds(self, text: bytes) -> bool:
         """Whether a text is within the budget and the client's limits."""
         return self.is_certain(text, self.limit) or (
-            len(text) <= self.most_bytes and self.load(text, self.meter.count(text)) <= self.limit
+            len(text) <= self.most_bytes
+            and self.load(text, self.meter.count(text)) <= self.limit
+            and not self.is_exceeded(text)
         )
+
+    def is_exceeded(self, text: bytes) -> bool:
+        """Whether a text is a quarter over the budget although its estimate is within, where that can be told."""
+        if self.meter.name != "estimate" or 4 * len(text) <= 5 * self.limit or (exact := _exact()) is None:
+            return False
+        return 4 * exact.count(text) > 5 * self.limit
+
+    @property
+    def careful(self) -> Budget:
+        """The same for a text that the estimate doesn't know: what the exact meter counts counts, too."""
+        return msgspec.structs.replace(self, meter=_Careful())
 
     def is_certain(self, text: bytes, limit: int) -> bool:
         """Whether the length alone says that a text is within `limit`: a token has at least one byte."""
@@ -208,6 +221,14 @@ def meter_named(name: str) -> Meter:
             return _Exact()
     near = closest(name, METERS, cutoff=0)
     raise ValueError(f"unknown meter {name!r}: use one of {', '.join(METERS)}; the nearest is {near!r}")
+
+
+@cache
+def _exact() -> Meter | None:
+    try:
+        return meter_named("exact")
+    except MeterUnavailable:
+        return None
 
 
 class _Bytes:
@@ -400,6 +421,11 @@ class _Exact:
             self._tokenizer = _load()
         # `encode_ordinary` treats the spelling of a special token as plain text.
         return len(self._tokenizer.encode_ordinary(text.decode()))
+
+
+class _Careful(_Estimate):
+    def count(self, text: bytes) -> int:
+        return max(super().count(text), meter_named("exact").count(text))
 
 
 def _load() -> Any:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
@@ -451,12 +451,16 @@ def _fit(plan: Plan, dialect: Dialect, images: Shown) -> Lanes:
     if plan.is_error or plan.outcome.error is not None:
         plan = replace(plan, budget=plan.budget.for_errors)
     moves = _moves_structure(plan) and bool(images.data)
-    if (dialect.in_place and not moves) or blocks is None:
-        lanes = dialect.fit(plan)
-    else:
+    fit = dialect.fit
+    if not ((dialect.in_place and not moves) or blocks is None):
         from .dialects.attachments import fit_with_attachments
 
-        lanes = fit_with_attachments(dialect, plan)
+        fit = partial(fit_with_attachments, dialect)
+    lanes = fit(plan)
+    shown = {lane.measured for lane in (lanes.content, lanes.structured) if lane is not None}
+    if any(map(plan.budget.is_exceeded, [b"".join(shown)] if plan.shares else shown)):
+        # The estimate doesn't know this kind of text.
+        lanes = fit(replace(plan, budget=plan.budget.careful))
     if not dialect.in_place and lanes.cuts:
         lanes = replace(lanes, meta=notice.with_profiles(lanes.meta, plan.with_cuts(lanes.cuts)))
     content = lanes.content.with_images(images.data, plan.image_cuts)

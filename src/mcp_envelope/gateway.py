@@ -667,7 +667,8 @@ def _is_within(result: Result, call: Call) -> bool:
         return False
     lanes = measured.lanes()
     if both:
-        return sum([budget.load(lane, budget.meter.count(lane)) for lane in lanes]) <= budget.limit
+        used = sum([budget.load(lane, budget.meter.count(lane)) for lane in lanes])
+        return used <= budget.limit and not budget.is_exceeded(b"".join(lanes))
     return all(map(budget.holds, lanes))
 
 
