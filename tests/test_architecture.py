@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("outcome", "payload"),
     ("fit", "errors"),
     ("schema", "scrubbing"),
-    ("jsontext", "budget", "codes", "secrets", "anchors", "lint"),
+    ("jsontext", "budget", "codes", "secrets", "anchors", "state_files", "lint"),
     ("spelling",),
 )
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}

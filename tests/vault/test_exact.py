@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from mcp_envelope.budget import Budget
 from mcp_envelope.payload import new_handle, read_payload
-from mcp_envelope.vault import blobs as blobs_module
-from mcp_envelope.vault import index
+from mcp_envelope.vault import layout
 from mcp_envelope.vault import vault as stream
 from mcp_envelope.vault.read_tool import exact_text, read
 from mcp_envelope.vault.sqlite import SQLiteStore
@@ -122,8 +121,8 @@ def test_exact_pages_put_end_to_end_are_the_spelling(
     speller = Speller(seed)
     data = speller.document(value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "CHUNK", grain[0])
-        patch.setattr(blobs_module, "BLOB", grain[1])
+        patch.setattr(layout, "CHUNK", grain[0])
+        patch.setattr(layout, "BLOB", grain[1])
         handle = stored(vault, data)
         reader = Reader(vault, handle, budget)
         assert reader.text("", exact=True).encode() == data
@@ -204,8 +203,8 @@ def test_a_list_that_was_streamed(vault: Vault, filler: str, monkeypatch: pytest
 def test_an_exact_page_loads_no_more_of_a_larger_payload(
     vault: Vault, filler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "CHUNK", 300)
-    monkeypatch.setattr(blobs_module, "BLOB", 1000)
+    monkeypatch.setattr(layout, "CHUNK", 300)
+    monkeypatch.setattr(layout, "BLOB", 1000)
     loaded: list[int] = []
     blobs = vault.store.blobs
 

@@ -15,18 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_envelope.jsontext.document import encode, sniff
-from mcp_envelope.vault import document, grep, index, limits
-from mcp_envelope.vault.blobs import InMemory
+from mcp_envelope.vault import document, grep, layout, limits
 from mcp_envelope.vault.document import StoredValue, root_of
 from mcp_envelope.vault.grep import BadQuery, Found, Match, SearchLimits, TooCostly, run
-from mcp_envelope.vault.index import IndexBuilder
+from mcp_envelope.vault.layout import IndexBuilder, InMemory
 from tests.conftest import examples
 
 
 def stored(data: bytes, far: int = 1 << 15, *, as_text: bool = False) -> StoredValue:
     """A payload as it comes back from a store; a small `far` (but no less than an escape) makes all large."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "CHUNK", far)
+        patch.setattr(layout, "CHUNK", far)
         patch.setattr(document, "CHUNK", far)
         builder = IndexBuilder(len(data))
         made = builder.text(data) if as_text else builder.document(data)

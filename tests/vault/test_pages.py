@@ -18,10 +18,9 @@ from mcp_envelope import seal
 from mcp_envelope.budget import Budget
 from mcp_envelope.dialects.notice import META_KEY
 from mcp_envelope.payload import new_handle, read_payload
-from mcp_envelope.vault import blobs as blobs_module
-from mcp_envelope.vault import index
+from mcp_envelope.vault import layout
 from mcp_envelope.vault import vault as stream
-from mcp_envelope.vault.index import Index, key_hash
+from mcp_envelope.vault.layout import Index, key_hash
 from mcp_envelope.vault.read_tool import read
 from mcp_envelope.vault.sqlite import SQLiteStore
 from mcp_envelope.vault.vault import ListStream, Vault
@@ -55,11 +54,11 @@ class _Grained:
         self.grain = grain
 
     def __enter__(self) -> None:
-        self.before = index.CHUNK, blobs_module.BLOB
-        index.CHUNK, blobs_module.BLOB = self.grain  # type: ignore[misc]
+        self.before = layout.CHUNK, layout.BLOB
+        layout.CHUNK, layout.BLOB = self.grain  # type: ignore[misc]
 
     def __exit__(self, *_: object) -> None:
-        index.CHUNK, blobs_module.BLOB = self.before  # type: ignore[misc]
+        layout.CHUNK, layout.BLOB = self.before  # type: ignore[misc]
 
 
 def stored(vault: Vault, payload: Any, read_as: Any = "auto") -> str:
@@ -211,7 +210,7 @@ def test_a_map_of_many_keys_inside_a_string(vault: Vault) -> None:
 
 
 def test_two_keys_of_one_key_hash(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "CHUNK", 300)
+    monkeypatch.setattr(layout, "CHUNK", 300)
     first, second = "k1de6b95387e", "k772cfb1a316c"
     assert key_hash(first) == key_hash(second)
     handle = stored(vault, {first: "one", **{f"key{n}": n for n in range(2000)}, second: "two"})
@@ -448,9 +447,9 @@ def test_a_page_loads_no_more_of_a_larger_payload(
     vault: Vault, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many large values in one: what is not on the way to the page is not loaded."""
-    monkeypatch.setattr(index, "CHUNK", 300)
+    monkeypatch.setattr(layout, "CHUNK", 300)
     monkeypatch.setattr(stream, "CHUNK", 300)
-    monkeypatch.setattr(blobs_module, "BLOB", 1000)
+    monkeypatch.setattr(layout, "BLOB", 1000)
     make, asked = _SHAPES.get(way, (None, {"path": "/21/rows", "offset": 30}))
     loaded: list[int] = []
     blobs = vault.store.blobs
@@ -464,7 +463,7 @@ def test_a_page_loads_no_more_of_a_larger_payload(
     for count in (60, 2000):
         records = [_record(number) for number in range(count)]
         handle = _streamed(vault, records) if make is None else stored(vault, make(records))
-        made = Index.decoded(blobs_module.decompress(vault.open(handle).entry.index))
+        made = Index.decoded(layout.decompress(vault.open(handle).entry.index))
         assert made.root is not None
         assert made.root.weight <= 20
         loaded.append(0)

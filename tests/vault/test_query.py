@@ -16,10 +16,9 @@ from jmespath.parser import Parser  # type: ignore[import-untyped]
 from jmespath.visitor import TreeInterpreter  # type: ignore[import-untyped]
 
 from mcp_envelope.jsontext.document import sniff
-from mcp_envelope.vault import document, index
-from mcp_envelope.vault.blobs import InMemory
+from mcp_envelope.vault import document, layout
 from mcp_envelope.vault.document import StoredValue, root_of
-from mcp_envelope.vault.index import IndexBuilder
+from mcp_envelope.vault.layout import IndexBuilder, InMemory
 from mcp_envelope.vault.query import BadQuery, SearchLimits, TooCostly, run
 from tests.conftest import examples
 
@@ -27,7 +26,7 @@ from tests.conftest import examples
 def stored(data: bytes, far: int = 1 << 15) -> StoredValue:
     """A payload as it comes back from a store; a small `far` (but no less than an escape) makes all large."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "CHUNK", far)
+        patch.setattr(layout, "CHUNK", far)
         patch.setattr(document, "CHUNK", far)
         builder = IndexBuilder(len(data))
         made = builder.document(data)

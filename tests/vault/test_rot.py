@@ -13,7 +13,7 @@ import pytest
 
 from mcp_envelope.outcome import Failure
 from mcp_envelope.payload import new_handle, read_payload
-from mcp_envelope.vault.blobs import compressor
+from mcp_envelope.vault.layout import compressor
 from mcp_envelope.vault.read_tool import read, resource
 from mcp_envelope.vault.sqlite import SQLiteStore
 from mcp_envelope.vault.store import Damaged

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from ..vault.store import state_folder
+from ..state_files import locked, state_folder, write_private
 
 _LARGEST: Final = 10_000_000
 
@@ -64,22 +64,9 @@ class Accepted:
     @contextmanager
     def _changing(self) -> Iterator[dict[str, str]]:
         """The list, to be changed by one process at a time."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(self.path.with_suffix(".lock"), "ab") as lock:
-            with suppress(ImportError):  # not on Windows
-                import fcntl
-
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self.path):
             before = self.files()
             files = dict(before)
             yield files
             if files != before:
-                self._write(files)
-
-    def _write(self, files: dict[str, str]) -> None:
-        """Replace the list at once, so that nobody reads half of it."""
-        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        draft.unlink(missing_ok=True)
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(files)))
-        os.replace(draft, self.path)
+                write_private(self.path, msgspec.json.format(msgspec.json.encode(files)))

@@ -9,8 +9,7 @@ missing, locked or too small for a token is no error: the secrets are in the fil
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -19,7 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec.structs import replace
 
-from ..vault.store import state_folder
+from ..state_files import locked, state_folder, write_private
 
 _SERVICE: Final = "mcp-envelope"
 _LARGEST: Final = 1 << 20
@@ -141,7 +140,8 @@ class Store:
         in_keyring = login.secrets != Secrets() and _to_keyring(login.url, login.secrets)
         kept = replace(login, in_keyring=in_keyring)
         try:
-            self._write(self.path(login.url), replace(kept, secrets=Secrets()) if in_keyring else kept)
+            written = replace(kept, secrets=Secrets()) if in_keyring else kept
+            write_private(self.path(login.url), msgspec.json.format(msgspec.json.encode(written)))
         except OSError as error:
             raise Unstorable(f"{self.folder} cannot be written: {error.strerror}") from None
         if login.in_keyring and not in_keyring:
@@ -167,34 +167,9 @@ class Store:
         loaded = [self.load(login.url) for login in sorted(known, key=lambda login: login.url)]
         return [login for login in loaded if login is not None]
 
-    @contextmanager
-    def lock(self, url: str) -> Iterator[None]:
+    def lock(self, url: str) -> AbstractContextManager[None]:
         """One process at a time. May wait for as long as another one renews the token."""
-        self._make_folder()
-        descriptor = os.open(self.path(url).with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            with suppress(ImportError):  # not on Windows
-                import fcntl
-
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
-
-    def _make_folder(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    def _write(self, path: Path, login: Login) -> None:
-        self._make_folder()
-        draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(login)))
-            os.replace(draft, path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+        return locked(self.path(url))
 
 
 def _read(path: Path) -> Login | None:

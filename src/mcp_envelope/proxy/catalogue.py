@@ -10,7 +10,6 @@ results name them.
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ import msgspec
 from msgspec import Raw
 
 from ..jsontext.document import encode
-from ..vault.store import state_folder
+from ..state_files import state_folder, write_private
 from . import frames
 from .frames import members_of, text_of
 
@@ -186,14 +185,8 @@ class OfferCache:
         return self._eras(server).get(era)
 
     def save(self, server: str, era: str, offer: Offer) -> None:
-        path = self._path(server)
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft.unlink(missing_ok=True)
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(msgspec.json.encode({**self._eras(server), era: offer}))
-            os.replace(draft, path)
+            write_private(self._path(server), msgspec.json.encode({**self._eras(server), era: offer}))
         except OSError as error:
             _log.warning("mcp-envelope: what %s offers is not remembered: %s", server, error)
 

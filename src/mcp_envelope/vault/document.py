@@ -20,8 +20,7 @@ import msgspec
 from ..fit.text import characters
 from ..jsontext.document import OPEN_STRING, Buffer, Far, Member, Node, TooDeep, abridged, parse
 from ..jsontext.errors import WHITESPACE, JSONError, replace_lone_surrogates
-from .blobs import Checkpoints, InMemory, Source
-from .index import CHUNK, Index, Span, character_start, unpacked
+from .layout import CHUNK, Checkpoints, Index, InMemory, Source, Span, character_start, unpacked
 from .store import Damaged
 
 ValueKind = Literal["object", "array", "string", "number", "boolean", "null", "text"]

@@ -34,7 +34,7 @@ import msgspec
 from ..fit.text import characters
 from ..jsontext.document import OPENS_JSON, Node, encode
 from .document import Child, Chunk, StoredValue, children_of, decode_json, escaped_step, joined
-from .index import character_start
+from .layout import character_start
 from .limits import BadQuery, CostGuard, SearchLimits, TooCostly, printable
 
 __all__ = ["LIMITS", "BadQuery", "Found", "Match", "SearchLimits", "TooCostly", "run"]

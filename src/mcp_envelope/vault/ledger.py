@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from ..dialects.notice import READ_TOOL
+from ..state_files import state_folder
 from .sqlite import Database
-from .store import StoreError, state_folder
+from .store import StoreError
 
 if TYPE_CHECKING:
     from ..envelope import Sealed

@@ -26,7 +26,8 @@ from typing import Any, Final
 
 import msgspec
 
-from .blobs import Writing
+from ..state_files import state_folder
+from .layout import Writing
 from .store import (
     DEFAULT_CAP,
     REMEMBERED,
@@ -38,7 +39,6 @@ from .store import (
     Gone,
     Stats,
     StoreError,
-    state_folder,
 )
 
 # How long a writer waits for another one, in seconds.

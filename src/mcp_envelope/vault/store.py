@@ -8,10 +8,7 @@ handle and its owner, so what belongs to another owner looks like what never exi
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Final, Literal, Protocol, Self
 
 import msgspec
@@ -24,19 +21,6 @@ REMEMBERED: Final = 7 * 24 * 3600.0
 Kind = Literal["json", "text", "blocks"]
 # Why a key has no entry any more: it expired, it was deleted, or it made room for newer ones.
 Fate = Literal["expired", "deleted", "evicted"]
-
-
-def state_folder() -> Path:
-    """Where programs keep what should outlive a restart, on this system."""
-    if named := os.environ.get("XDG_STATE_HOME"):
-        base = Path(named)
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path.home() / ".local" / "state"
-    return base / "mcp-envelope"
 
 
 class StoreError(Exception):
@@ -69,7 +53,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created: float
     expires: float
     tool: str | None = None
-    # Where things are in the payload: an `index.Index`, compressed.
+    # Where things are in the payload: an `layout.Index`, compressed.
     index: bytes = b""
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .blobs import Writing
+from .layout import Writing
 from .store import DEFAULT_CAP, REMEMBERED, Damaged, Entry, Fate, Gone, Stats, StoreError
 from .valkey_client import ValkeyClient
 

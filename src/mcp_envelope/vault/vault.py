@@ -24,9 +24,19 @@ from ..fit.text import characters
 from ..jsontext.document import Buffer, sniff
 from ..outcome import Failure
 from ..payload import Payload, new_handle
-from .blobs import BlobWriter, Checkpoints, StoredBytes, decompress
 from .document import ExactText, StoredValue, root_of
-from .index import CHUNK, Index, IndexBuilder, Span, packed, unpacked
+from .layout import (
+    CHUNK,
+    BlobWriter,
+    Checkpoints,
+    Index,
+    IndexBuilder,
+    Span,
+    StoredBytes,
+    decompress,
+    packed,
+    unpacked,
+)
 from .store import DEFAULT_CAP, DEFAULT_TTL, Damaged, Entry, Fate, Gone, Kind, Store, StoreError
 
 _log = logging.getLogger("mcp_envelope")
