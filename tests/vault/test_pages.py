@@ -471,3 +471,14 @@ def test_a_page_loads_no_more_of_a_larger_payload(
     # The notice of the larger one has more digits, so somewhat less may fit.
     assert shown[0]["content"][-1]["text"][:300] == shown[1]["content"][-1]["text"][:300]
     assert loaded[1] <= loaded[0] + 3
+
+
+@pytest.mark.parametrize("large", ["x" * 100_000, list(range(30_000)), {"k": "x" * 100_000}])
+def test_a_member_that_is_not_loaded_may_be_too_large_for_a_page(vault: Vault, large: Any) -> None:
+    value = {"outer": {"small": "y" * 10, "k" * 100: large}}
+    handle = stored(vault, json.dumps(value).encode())
+    for tokens in (128, 200, 1000):
+        reader = Reader(vault, handle, Budget.of(tokens=tokens))
+        blocks, _ = reader.call(path="")
+        assert json.loads(blocks[-1]["text"])["outer"]["small"] == "y" * 10
+        assert reader.value("", value) == value

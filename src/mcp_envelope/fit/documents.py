@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Literal
 
-from ..jsontext.document import MAX_DEPTH, Buffer, Kind, Member, Node, TooDeep, encode, kind_of, readable
+from ..jsontext.document import MAX_DEPTH, Buffer, Kind, Member, Node, TooDeep, encode, readable
 from ..schema import FREE, Place
 from .ranking import Ranking
 from .text import string_head
@@ -585,7 +585,8 @@ class Fitter:
                 left -= around + len(member.value)
                 chosen.add(index)
             elif (
-                kind_of(member.value) == "array"
+                # What is not loaded is known by its node alone.
+                value.node.child(index).kind == "array"
                 and (least := around + value.least_child(index, member.value, give, room)) <= left
             ):
                 # Its name stays, if only to tell how many items it had.
