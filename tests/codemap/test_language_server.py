@@ -72,6 +72,12 @@ def test_a_server_that_has_read_only_a_part(project: Project, how: str) -> None:
         assert warning.startswith("The map has uses in other files, too: shop/web.py.")
 
 
+def test_a_server_that_has_read_only_a_part_and_no_map(project: Project) -> None:
+    project.database.unlink()
+    answer = project.call("nav_references", TOTAL, language_server=fake("slow-reader"))
+    assert len(answer["data"]["references"]) == 3
+
+
 def test_a_crash_is_survived(project: Project, tmp_path: Path) -> None:
     server = fake("crash-once", str(tmp_path / "crashed"))
     answer, status = project.calls(

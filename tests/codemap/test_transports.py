@@ -130,6 +130,7 @@ def test_the_first_build_happens_beside_the_calls(project: Project, tmp_path: Pa
                     assert answer["data"]["results"][0]["id"] == "py:shop/core.py#total"
                     return
                 assert answer["error"]["code"] == "MAP_NOT_BUILT"
+                assert answer["error"]["message"].startswith("The map is being built")
                 await asyncio.sleep(0.05)
 
     asyncio.run(asyncio.wait_for(talk(), 60))

@@ -75,7 +75,7 @@ class Index:
     def __init__(self, root: Path, database: Path) -> None:
         self.root = root
         self.database = database
-        self.building: tuple[int, int] | None = None  # files done, and of how many
+        self.building: tuple[int, int] | None = None  # files done, and of how many; at first of none
         self._lock = Lock()
 
     @property
@@ -102,8 +102,9 @@ class Index:
         """Bring the map up to date. A build that fails leaves it as it was."""
         with self._lock:
             started = time.monotonic()
-            self.database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.building = 0, 0
             try:
+                self.database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 with self.open() as connection:
                     connection.execute("PRAGMA journal_mode = WAL")
                     connection.execute("PRAGMA synchronous = OFF")  # it can always be built again

@@ -158,14 +158,23 @@ class NavTools:
         return Reply(data, summary=f"{len(calls)} {direction} calls")
 
     async def _references(self, spot: Spot) -> tuple[Any, bool]:
-        """Ask the language server, again if it knows less than the map: one that just started reads the project."""
+        """Ask the language server, and one that has just started, and reads the project, again.
+
+        It has read enough if it knows the files that the map is certain of, or, without a map, if it says the same
+        twice.
+        """
         uses = {"context": {"includeDeclaration": False}}
         what, method, needs = "The references", "textDocument/references", "referencesProvider"
         expected = self._mapped_files(spot)
+        found: Any = None
+        missing: list[str] = []
         for pause in _PAUSES:
+            before = found
             found, is_live = await self._navigator.try_to(what, spot, method, needs, uses)
-            missing = sorted(expected - self._navigator.files(spot.lang, found)) if is_live else []
-            if not missing or spot.lang in self._asked_again:
+            if not is_live:
+                break
+            missing = sorted((expected or set()) - self._navigator.files(spot.lang, found))
+            if spot.lang in self._asked_again or (found == before if expected is None else not missing):
                 break
             await asyncio.sleep(pause)
         self._asked_again |= {spot.lang} if is_live else set()
@@ -234,10 +243,10 @@ class NavTools:
             view.mention_namesakes(node)
         return locations
 
-    def _mapped_files(self, spot: Spot) -> set[str]:
-        """Return the files that use a symbol for certain, as far as there is a map."""
+    def _mapped_files(self, spot: Spot) -> set[str] | None:
+        """Return the files that use a symbol for certain; None without a map."""
         if not self._repository.index.is_built:
-            return set()
+            return None
         with self._repository.view() as view:
             node = self._used_at(view, spot)
             uses = view.graph.uses_of(node)[0] if node is not None else []

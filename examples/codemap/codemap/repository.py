@@ -38,7 +38,7 @@ class Repository:
         """Open the map for one call, and say in the end what was out of date in it."""
         if not self.index.is_built:
             building = self.index.building
-            done = f": {building[0]:,} of {building[1]:,} files are done" if building else ""
+            done = f": {building[0]:,} of {building[1]:,} files are done" if building and building[1] else ""
             raise Failure(
                 "MAP_NOT_BUILT",
                 f"The map is being built{done}." if building else "There is no map of this repository yet.",
