@@ -6,6 +6,7 @@ processes on loopback that end with the `with` block, whatever happens in it.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -40,6 +41,24 @@ def through_us(folder: Path) -> Iterator[str]:
     with direct(folder) as url:
         command = [*program, "--listen", f"127.0.0.1:{port}", "--url", url]
         with _running("proxy", command, port, folder):
+            yield f"http://127.0.0.1:{port}/mcp"
+
+
+@contextmanager
+def through_gateway(folder: Path) -> Iterator[str]:
+    """As one of three servers of a gateway, with names as they are."""
+    port = free_port()
+    with direct(folder) as url:
+        servers: dict[str, dict[str, object]] = {
+            "fixture": {"url": url},
+            "git": {"command": sys.executable, "args": ["-m", "mcp_server_git"]},
+            "time": {"command": sys.executable, "args": ["-m", "mcp_server_time"]},
+        }
+        file = folder / "servers.json"
+        file.write_text(json.dumps({"mcpServers": servers}))
+        options = ["--names", "short", "--vault", str(folder / "vault"), "--listen", f"127.0.0.1:{port}"]
+        command = [sys.executable, "-m", "mcp_envelope", "gateway", str(file), *options]
+        with _running("gateway", command, port, folder):
             yield f"http://127.0.0.1:{port}/mcp"
 
 

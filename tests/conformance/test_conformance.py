@@ -18,6 +18,24 @@ _KNOWN = {
         ("server-sse-polling", "server-sse-retry-field"),
     }
 }
+# What a gateway can't have from a server over HTTP: that is another connection, with streams of its own. It answers
+# at once what is known at once, where the fixture answers with streams, and it never breaks one off.
+_STREAMS = {"server-sse-multiple-streams", "server-sse-polling"}
+
+
+@pytest.mark.parametrize("name", ["2025-11-25", "2026-07-28"])
+def test_nothing_is_lost_through_the_gateway(name: str, tmp_path: Path) -> None:
+    suite = SUITES[name]
+    places = [tmp_path / "direct", tmp_path / "gateway"]
+    for place in places:
+        (place / "results").mkdir(parents=True)
+    with routes.direct(places[0]) as address:
+        direct = run(suite, address, places[0] / "results")
+    with routes.through_gateway(places[1]) as gateway:
+        through = run(suite, gateway, places[1] / "results")
+        gone = lost_twice(suite, direct, through, gateway, places[1])
+    gone = [check for check in gone if check.scenario not in _STREAMS]
+    assert not gone, "lost through the gateway:\n" + _told(gone)
 
 
 @pytest.mark.parametrize("name", SUITES)

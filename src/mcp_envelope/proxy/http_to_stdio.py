@@ -431,7 +431,7 @@ class HttpToStdio(Application):
                 return
             self._stateless[kept] = _StatelessSession(self._make_relay)
         common = self._stateless[kept]
-        wanted = stateless_headers(frame, lambda tool: {})
+        wanted = stateless_headers(frame, common.relay.route.headers)
         if wanted is None:
             words = "_meta lacks the version of the protocol, which a header has."
             await writer.json(400, frames.failure(frame.identifier, frames.INVALID_PARAMS, words))
@@ -539,7 +539,7 @@ def _is_response(data: bytes) -> bool:
 def _wrong_header(wanted: Headers, request: Request) -> str | None:
     """The name of a header that does not repeat what the body says."""
     for name, value in wanted:
-        if name.startswith("mcp-") and _decoded(request.named.get(name)) != _decoded(value):
+        if name.startswith("mcp-") and _decoded(request.named.get(name.lower())) != _decoded(value):
             return name
     return None
 

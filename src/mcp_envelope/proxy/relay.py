@@ -9,7 +9,7 @@ vault take as long as they take, a few at a time. A request of the proxy's own t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -36,7 +36,8 @@ class RoutedFrames(NamedTuple):
 class Route(Protocol):
     """Where frames go. `from_client` adds slow work to `later`; the others are told of which server.
 
-    `patience` is for how many seconds a request of the route's own may stay without a response, if it is one.
+    `patience` is for how many seconds a request of the route's own may stay without a response, if it is one;
+    `headers` are those that repeat arguments of a tool, as far as that is known.
     """
 
     @property
@@ -48,6 +49,7 @@ class Route(Protocol):
     def failed(self, server: str, data: bytes, words: str, code: str) -> RoutedFrames: ...
     def patience(self, server: str, data: bytes) -> float | None: ...
     def unanswered(self, server: str, data: bytes) -> RoutedFrames: ...
+    def headers(self, tool: str) -> Mapping[tuple[str, ...], str]: ...
 
 
 class Connection(Protocol):
@@ -173,6 +175,9 @@ class SingleRoute:
 
     def unanswered(self, server: str, data: bytes) -> RoutedFrames:
         return _routed(self.interceptor.list_requests.unanswered(data))
+
+    def headers(self, tool: str) -> Mapping[tuple[str, ...], str]:
+        return self.interceptor.tools.headers(tool)
 
 
 def _routed(outgoing: Outgoing) -> RoutedFrames:

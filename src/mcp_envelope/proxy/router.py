@@ -218,6 +218,11 @@ class Router:
                 self._settled(member)
             return self._taken()
 
+    def headers(self, tool: str) -> Mapping[tuple[str, ...], str]:
+        with self._lock:
+            found = self._find(self._tools, tool)
+        return {} if found is None else found[0].interceptor.tools.headers(found[1])
+
     @property
     def expects_answers(self) -> bool:
         """Whether the client still waits for something."""
