@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: help demo quick test coverage check audit format hooks bench lab answers walk fuzz codemap torture load mutants docs release clean
 
 # What the tests use of the package's own extras.
-EXTRAS := codemap,exact,images,valkey,fastmcp,sdk,http,login,ui
+EXTRAS := codemap,exact,images,valkey,fastmcp,sdk,http,login,ui,yaml
 # npm packages that only the tests need.
 NODE := $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json
 # Frameworks for agents, in an environment of their own.

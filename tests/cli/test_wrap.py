@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 from mcp_envelope.cli import proxy
 from mcp_envelope.cli.main import main
@@ -297,6 +298,10 @@ def test_every_client(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
         text = CODEX if client == "codex" else SERVERS
         if client == "vscode":
             text = text.replace("mcpServers", "servers")
+        if client == "continue":
+            text = CONTINUE.replace(
+                "mcpServers:", "mcpServers:\n  - {name: x, command: npx, env: {A: hunter2}}"
+            )
         path.write_text(text)
         outcome = run("wrap", client, "--yes")
         assert outcome.code == 0, outcome.err
@@ -465,3 +470,133 @@ def test_help(run: Run, command: str) -> None:
     for word in ("examples:", "exit codes:", "--dry-run", "--yes", "--servers", "--except"):
         assert word in outcome.out
     assert all(len(line) <= 80 for line in outcome.out.splitlines())
+
+
+CONTINUE = """\
+name: mine  # the assistant
+models:
+  - &fast {provider: openai, model: small}
+  - <<: *fast
+    name: Fast
+mcpServers:
+  # files
+  - name: fs
+    command: npx
+    args:
+      - "-y"
+      - fs
+  - name: git
+    command: uvx   # no arguments
+  - name: hub
+    type: streamable-http
+    url: https://hub.example/mcp
+    requestOptions:
+      headers: {Authorization: "Bearer x"}
+"""
+
+
+def test_continue_has_many_files(run: Run, home: Path) -> None:
+    folder = home / "site" / ".continue" / "mcpServers"
+    folder.mkdir(parents=True)
+    mine, one, two = home / ".continue" / "config.yaml", folder / "one.json", folder / "two.yaml"
+    mine.parent.mkdir()
+    mine.write_text(CONTINUE)
+    one.write_text('{"mcpServers": {"one": {"command": "npx"}}}')
+    two.write_text("mcpServers:\n- {name: two, command: npx, args: []}\n")
+    before = {path: path.read_bytes() for path in (mine, one, two)}
+    outcome = run("wrap", "continue", "--command", PROGRAM, "--yes", "--remote")
+    assert outcome.code == 0, outcome.err
+    assert "hub has requestOptions, which only the client can handle; left as it is" in outcome.err
+    wrapped = yaml.safe_load(mine.read_text())
+    was = yaml.safe_load(CONTINUE)
+    told = {server["name"]: server for server in wrapped["mcpServers"]}
+    assert told["fs"] == {"name": "fs", "command": PROGRAM, "args": ["proxy", "--", "npx", "-y", "fs"]}
+    assert told["git"] == {"name": "git", "command": PROGRAM, "args": ["proxy", "--", "uvx"]}
+    assert told["hub"] == was["mcpServers"][2]
+    assert wrapped["models"] == was["models"]
+    assert "# no arguments" in mine.read_text()
+    assert value(one, "one")["args"] == ["proxy", "--", "npx"]
+    assert yaml.safe_load(two.read_text())["mcpServers"][0]["args"] == ["proxy", "--", "npx"]
+    assert run("unwrap", "continue", "--yes").code == 0
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_list_of_servers_gets_no_gateway(run: Run, home: Path) -> None:
+    path = home / "site" / "mcp.yaml"
+    path.write_text(CONTINUE)
+    outcome = run("wrap", str(path), "--gateway", "--yes")
+    assert outcome.code == 0
+    assert "fs is in a list or in YAML, which --gateway cannot edit; left as it is" in outcome.err
+    text = "mcpServers:\n- {name: a, command: mcp-envelope, args: [gateway]}\n"
+    path.write_text(text)
+    assert run("unwrap", str(path), "--yes").code == 0
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: [1", "line 1, column 6: not YAML: expected ',' or ']', but got '<stream end>'"),
+        ("a: &a [*a]\n", "not YAML: its aliases stand for too much"),
+        (
+            "a0: &a0 [1,1,1,1,1,1,1,1,1]\n"
+            + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)),
+            "not YAML: its aliases stand for too much",
+        ),
+        ("a: " + "[" * 5000 + "]" * 5000, "not YAML: nested too deeply"),
+        ("a: 2026-99-99\n", "not YAML: month must be in 1..12"),
+        ("? [a]\n: b\n", "line 1, column 3: not YAML: found unhashable key"),
+        ("a: !!python/object:os.system x\n", "could not determine a constructor"),
+        ("a: \x07\n", "not YAML: unacceptable character"),
+    ],
+)
+def test_yaml_that_cannot_be_read(run: Run, home: Path, text: str, problem: str) -> None:
+    path = home / "site" / "mcp.yaml"
+    path.write_text(text)
+    outcome = run("wrap", str(path), "--yes")
+    assert (outcome.code, outcome.out) == (3, "")
+    assert problem in outcome.err
+    assert path.read_text() == text
+
+
+def test_a_server_with_a_merge_key_is_left_to_its_owner(run: Run, home: Path) -> None:
+    path = home / "site" / "mcp.yaml"
+    text = "base: &base\n  command: npx\nmcpServers:\n- <<: *base\n  name: one\n- name: two\n  command: uvx\n"
+    path.write_text(text)
+    outcome = run("wrap", str(path), "--yes", "--command", PROGRAM)
+    assert outcome.code == 3
+    assert "one cannot be edited without changing other settings; nothing was changed" in outcome.err
+    assert path.read_text() == text
+    assert run("wrap", str(path), "--yes", "--command", PROGRAM, "--except", "one").code == 0
+    assert yaml.safe_load(path.read_text())["mcpServers"][1]["args"] == ["proxy", "--", "uvx"]
+
+
+def test_all_clients_there_and_back(run: Run, file: Path, home: Path) -> None:
+    cursor, codex = home / ".cursor" / "mcp.json", home / ".codex" / "config.toml"
+    broken, empty = home / ".gemini" / "settings.json", home / ".lmstudio" / "mcp.json"
+    texts = {
+        file: SERVERS,
+        cursor: '{"mcpServers": {"one": {"command": "npx"}}}',
+        codex: '[mcp_servers.two]\ncommand = "npx"\n',
+        broken: "{",
+        empty: "{}",
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, newline="")
+    outcome = run("wrap", "--all", "--yes", "--except", "git", "--command", PROGRAM)
+    assert outcome.code == 0, outcome.err
+    assert f"warning: {broken}, line 1" in outcome.err
+    assert "To undo: mcp-envelope unwrap --all" in outcome.err
+    assert value(cursor, "one")["args"] == ["proxy", "--", "npx"]
+    assert value(file, "git") == {"command": "uvx"}
+    assert 'args = ["proxy", "--", "npx"]' in codex.read_text()
+    assert run("unwrap", "--all", "--yes").code == 0
+    assert {path: path.read_text() for path in texts} == texts
+    assert run("wrap", "--all", "--yes", "--servers", "nobody").code == 2
+    assert run("wrap", "--all", "cursor").code == 2
+
+
+def test_all_clients_of_which_there_are_none(run: Run) -> None:
+    outcome = run("wrap", "--all", "--yes")
+    assert (outcome.code, outcome.err) == (3, "error: no client has a configuration with servers here\n")

@@ -136,7 +136,7 @@ def test_our_own_words_are_shown() -> None:
     assert MASKS.shown(config_file.read(text.encode(), "x.json")) == text
 
 
-@pytest.mark.parametrize("kind", ["json", "toml"])
+@pytest.mark.parametrize("kind", ["json", "toml", "yaml"])
 @given(random=texts.texts())
 @settings(max_examples=examples(60))
 def test_no_value_of_env_or_headers_is_shown(kind: str, random: Random) -> None:
@@ -145,8 +145,7 @@ def test_no_value_of_env_or_headers_is_shown(kind: str, random: Random) -> None:
         for key in ("env", "headers", "http_headers"):
             if key in entry:
                 entry[key] = {name: f"hunter{number}" for number, name in enumerate(entry[key])}
-    writer = texts.Toml(random) if kind == "toml" else texts.Jsonc(random)
-    document = config_file.read(writer.file(found).encode(), f"x.{kind}")
+    document = config_file.read(texts.WRITERS[kind](random).file(found).encode(), f"x.{kind}")
     shown = MASKS.shown(document)
     assert "hunter" not in shown
     assert "\\u0068\\u0075" not in shown

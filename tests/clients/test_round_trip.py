@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 
 from mcp_envelope.clients import config_file, server_entry, wrapping
@@ -22,7 +23,7 @@ from . import texts
 
 LAUNCH = Launch(("/opt/bin/mcp-envelope",))
 WISH = WrapOptions(LAUNCH, with_remote=True)
-FORMATS = ("json", "toml")
+FORMATS = ("json", "toml", "yaml")
 
 
 def read(text: str, kind: str) -> ConfigFile:
@@ -32,6 +33,8 @@ def read(text: str, kind: str) -> ConfigFile:
 def meaning(text: str, kind: str) -> Any:
     """By parsers that know nothing of places."""
     text = text.removeprefix("\ufeff")
+    if kind == "yaml":
+        return yaml.safe_load(text.replace(".nan", "0.0"))
     return tomllib.loads(text, parse_float=str) if kind == "toml" else json.loads(plain_json(text))
 
 
@@ -45,8 +48,7 @@ def unwrap(text: str, kind: str, backup: ConfigFile | None = None) -> str:
 
 def made(random: Random, kind: str) -> tuple[str, dict[str, Any]]:
     found = texts.entries(random, is_toml=kind == "toml")
-    text = texts.Toml(random).file(found) if kind == "toml" else texts.Jsonc(random).file(found)
-    return text, found
+    return texts.WRITERS[kind](random).file(found), found
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -71,7 +73,7 @@ def test_unwrap_restores_every_byte_with_a_backup(kind: str, random: Random) -> 
     updated = wrap(read(once, kind), WrapOptions(LAUNCH, settings={"--tokens": "5"})).text
     assert unwrap(updated, kind, document) == text
     # Somebody changes the file: that stays, and all the rest is as it was.
-    note = "# note\n" if kind == "toml" else "// note\n"
+    note = "// note\n" if kind == "json" else "# note\n"
     assert unwrap(f"{updated}\n{note}", kind, document) == f"{text}\n{note}"
 
 
@@ -135,12 +137,13 @@ def test_every_byte_outside_the_wrapped_entries_survives_in_json(random: Random)
     assert _comments(before) == _comments(after)
 
 
+@pytest.mark.parametrize("kind", ["toml", "yaml"])
 @given(random=texts.texts())
 @settings(max_examples=examples(50))
-def test_everything_outside_the_wrapped_members_survives_in_toml(random: Random) -> None:
-    text, _ = made(random, "toml")
-    before = read(text, "toml")
-    after = read(wrap(before).text, "toml")
+def test_everything_outside_the_wrapped_members_survives(kind: str, random: Random) -> None:
+    text, _ = made(random, kind)
+    before = read(text, kind)
+    after = read(wrap(before).text, kind)
     assert _comments(before) == _comments(after)
     assert _untouched(before) == _untouched(after)
 
@@ -150,9 +153,9 @@ def _untouched(document: ConfigFile) -> str:
     gone: list[tuple[int, int]] = []
     for server in document.servers():
         for name, field in server.node.fields.items():
-            if name in ("command", "args", "url", "bearer_token_env_var", "env_vars"):
+            if name in ("command", "args", "url", "httpUrl", "type", "bearer_token_env_var", "env_vars"):
                 gone.append((field.lead, field.value.end))
-            elif name in ("http_headers", "env"):
+            elif name in ("http_headers", "headers", "env"):
                 gone += [span for inner in (field, *field.value.members) for span in inner.keys]
     parts: list[str] = []
     done = 0
@@ -176,13 +179,13 @@ def _comments(document: ConfigFile) -> list[str]:
     return [document.text[start:end].rstrip("\r") for start, end in document.comments]
 
 
-def _at(root: Any, path: tuple[str, ...]) -> Any:
+def _at(root: Any, path: config_file.Path) -> Any:
     for step in path:
         root = root[step]
     return root
 
 
-def _put(root: Any, path: tuple[str, ...]) -> None:
+def _put(root: Any, path: config_file.Path) -> None:
     _at(root, path[:-1])[path[-1]] = None
 
 
@@ -193,8 +196,7 @@ def test_no_header_stands_on_a_command_line(kind: str, random: Random) -> None:
     key = "http_headers" if kind == "toml" else "headers"
     entry = {"url": "https://example.com", key: {"X-A": "topsecret", "X-B": "topsecret2"}}
     found = {**texts.entries(random, is_toml=kind == "toml"), "one": entry}
-    writer = texts.Toml(random) if kind == "toml" else texts.Jsonc(random)
-    plan = wrap(read(writer.file(copy.deepcopy(found)), kind))
+    plan = wrap(read(texts.WRITERS[kind](random).file(copy.deepcopy(found)), kind))
     for server in read(plan.text, kind).servers():
         assert not any("topsecret" in word for word in server.value["args"])
         told = server_entry.proxied(server.value)

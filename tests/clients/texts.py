@@ -200,3 +200,84 @@ class Toml:
         rest = self.random.choice(("", "", " # why [x] = \"'", "   "))
         blank = self.random.choice(("", "", self.newline, f"# a line{self.newline}"))
         return f"{blank}{indent}{text}{rest}{self.newline}"
+
+
+class Yaml:
+    """The same for YAML."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.newline = random.choice(("\n", "\r\n"))
+
+    def file(self, servers: dict[str, dict[str, Any]]) -> str:
+        if self.random.random() < 0.7:
+            listed = [{"name": name, **value} for name, value in servers.items()]
+            for each in listed:
+                if self.random.random() < 0.3:
+                    each["name"] = each.pop("name")  # last
+            body: Any = listed
+        else:
+            body = servers
+        parts = [
+            self.line(0, "name: test # 'x"),
+            self.line(0, "base: &base {temperature: 0.5, command: [.nan, 2026-01-02]}"),
+            self.line(0, "models:") + self.line(2, "- <<: *base") + self.line(2, "  name: m"),
+        ]
+        parts.insert(self.random.randint(0, 3), self.block(0, "mcpServers", body))
+        mark = "\ufeff" if self.random.random() < 0.2 else ""
+        text = "".join(parts)
+        return mark + (text.rstrip() if self.random.random() < 0.3 else text)
+
+    def block(self, indent: int, key: str, value: Any) -> str:
+        """A member in block style, if it is a collection that has something in it."""
+        if not isinstance(value, (dict, list)) or not value or (indent and self.random.random() < 0.3):
+            return self.line(indent, f"{self.key(key)}: {self.flow(value)}")
+        lines = self.line(indent, f"{self.key(key)}:")
+        if isinstance(value, dict):
+            return lines + "".join(self.block(indent + 2, name, each) for name, each in value.items())
+        deeper = indent + self.random.choice((0, 2))
+        for item in value:
+            if isinstance(item, dict):
+                members = "".join(self.block(deeper + 2, name, each) for name, each in item.items())
+                lines += self.dashed(members, deeper)
+            else:
+                lines += self.line(deeper, f"- {self.flow(item)}")
+        return lines
+
+    def dashed(self, members: str, indent: int) -> str:
+        """An item's members, the first of them behind the dash."""
+        kept = members.splitlines(keepends=True)
+        first = next(number for number, line in enumerate(kept) if line.strip() and line.lstrip()[0] != "#")
+        kept[first] = f"{' ' * indent}- {kept[first][indent + 2 :]}"
+        return "".join(kept)
+
+    def flow(self, value: Any) -> str:
+        if isinstance(value, dict):
+            return (
+                "{" + ", ".join(f"{self.key(name)}: {self.flow(each)}" for name, each in value.items()) + "}"
+            )
+        if isinstance(value, list):
+            return f"[{', '.join(map(self.flow, value))}]"
+        return self.string(value) if isinstance(value, str) else json.dumps(value)
+
+    def key(self, name: str) -> str:
+        bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+        if bare and self.random.random() < 0.8:
+            return name
+        return json.dumps(name, ensure_ascii=False)
+
+    def string(self, text: str) -> str:
+        way = self.random.random()
+        if way < 0.4 and text.isascii() and text.replace("-", "").isalpha() and text != "--":
+            return text
+        if way < 0.6 and text.isprintable():
+            return "'" + text.replace("'", "''") + "'"
+        return json.dumps(text, ensure_ascii=False)
+
+    def line(self, indent: int, text: str) -> str:
+        rest = self.random.choice(("", "", " # why [x] = \"'", "   "))
+        blank = self.random.choice(("", "", self.newline, f"# a line{self.newline}"))
+        return f"{blank}{' ' * indent}{text}{rest}{self.newline}"
+
+
+WRITERS: dict[str, type[Jsonc | Toml | Yaml]] = {"json": Jsonc, "toml": Toml, "yaml": Yaml}

@@ -19,8 +19,11 @@ _SHARES = 5
 def test_a_client_loses_nothing_behind_the_bridge(revision: str, share: int, tmp_path: Path) -> None:
     for scenario in client_scenarios(revision)[share::_SHARES]:
         name = scenario.replace("/", "-")
-        direct = run_client(revision, scenario, "direct", tmp_path / f"{name}-direct")
-        wrong = problems(direct)
+        for attempt in range(3):  # the suite measures times, so a busy machine can make a client fail
+            direct = run_client(revision, scenario, "direct", tmp_path / f"{name}-direct-{attempt}")
+            wrong = problems(direct)
+            if not wrong:
+                break
         assert not wrong, "the client itself fails:\n" + "\n".join(check.told for check in wrong)
         through = run_client(revision, scenario, "bridge", tmp_path / f"{name}-bridge")
         if lost(direct, through):

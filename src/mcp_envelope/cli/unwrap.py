@@ -15,7 +15,7 @@ from ..clients.diff import DiffMask
 from ..clients.wrapping import WrapPlan
 from . import console
 from .console import BadInput, Parser
-from .wrap import Target, find_target, listed, parse, shared_parser
+from .wrap import Target, change_each, choice, find_targets, listed, parse, shared_parser
 
 _DESCRIPTION: Final = """\
 Remove the proxy from the MCP servers in a client's configuration.
@@ -32,13 +32,17 @@ exit codes:
 examples:
   mcp-envelope unwrap cursor
   mcp-envelope unwrap codex --servers github --dry-run
+  mcp-envelope unwrap --all
   mcp-envelope unwrap path/to/mcp.json --yes
 """
 
 
 def run(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
-    target = find_target(options)
+    return change_each(find_targets(options), lambda target: _unwrap(target, options))
+
+
+def _unwrap(target: Target, options: argparse.Namespace) -> int:
     plan = target.plan(lambda: _plan(options, target))
     if not plan.is_change:
         console.say("done", f"Nothing to unwrap in {target.path}.")
@@ -57,7 +61,7 @@ def _plan(options: argparse.Namespace, target: Target) -> WrapPlan:
         from ..clients import gateway_entry
 
         return gateway_entry.scatter(target.config, _backup(target))
-    return wrapping.unwrap(target.config, _backup(target), target.choice(options))
+    return wrapping.unwrap(target.config, _backup(target), choice(options))
 
 
 def _backup(target: Target) -> ConfigFile | None:

@@ -10,14 +10,14 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..clients import backup, config_file, server_entry, wrapping
 from ..clients.config_file import ConfigFile, NotConfig
 from ..clients.diff import DiffMask, Side, unified
-from ..clients.locations import CLIENTS, SCOPES, locations
+from ..clients.locations import CLIENTS, SCOPES, SPREAD, locations
 from ..clients.server_entry import MODULE, PROGRAM, SETTINGS, Launch, is_program
 from ..clients.wrapping import WrapOptions, WrapPlan
 from ..spelling import did_you_mean
@@ -40,6 +40,7 @@ clients:
   claude-desktop  claude_desktop_config.json
   cursor          .cursor/mcp.json here, else in the home folder
   vscode          .vscode/mcp.json here, else the user's mcp.json
+  continue        .continue/mcpServers here, and ~/.continue
   codex           .codex/config.toml here, else ~/.codex/config.toml
   gemini          .gemini/settings.json here, else in the home folder
   copilot-cli     ~/.copilot/mcp-config.json
@@ -47,7 +48,8 @@ clients:
   opencode        opencode.json here, else in ~/.config/opencode
   windsurf        ~/.codeium/windsurf/mcp_config.json
   zed             .zed/settings.json here, else the user's settings.json
-  The first that exists and has servers is used; --scope picks one.
+  The first that exists and has servers is used, of continue each that has;
+  --scope picks one.
 
 what happens to a server:
   npx -y server .      becomes  mcp-envelope proxy -- npx -y server .
@@ -64,6 +66,7 @@ exit codes:
   3    a file cannot be read, understood or written; nothing was changed
 
 examples:
+  mcp-envelope wrap --all --dry-run
   mcp-envelope wrap cursor --dry-run
   mcp-envelope wrap claude-desktop --tokens 4000
   mcp-envelope wrap codex --except memory --yes
@@ -78,15 +81,6 @@ class Target(NamedTuple):
     path: Path
     data: bytes
     config: ConfigFile
-
-    def choice(self, options: argparse.Namespace) -> Callable[[str], bool]:
-        """Which servers to change."""
-        known = {server.name for server in self.config.servers()}
-        for name in (*options.servers, *options.leave):
-            if name not in known:
-                raise Misuse(f"there is no server {name!r} in {self.path}{did_you_mean(name, known)}")
-        wanted, left = set(options.servers) or known, set(options.leave)
-        return lambda name: name in wanted and name not in left
 
     def plan(self, make: Callable[[], WrapPlan]) -> WrapPlan:
         try:
@@ -148,7 +142,10 @@ def run(arguments: list[str]) -> int:
     _check(options)
     mask = DiffMask()
     wanted = _wanted(options, mask)
-    target = find_target(options)
+    return change_each(find_targets(options), lambda target: _wrap(target, options, wanted, mask))
+
+
+def _wrap(target: Target, options: argparse.Namespace, wanted: WrapOptions, mask: DiffMask) -> int:
     if not target.config.servers():
         console.say("done", f"No servers in {target.path}; nothing to do.")
         return console.OK
@@ -167,20 +164,23 @@ def run(arguments: list[str]) -> int:
     target.write(plan.text, keep=keep)
     how = "Behind the gateway" if options.gateway else "Wrapped"
     console.say("done", f"{how} in {target.path}: {listed([*plan.changed, *plan.updated])}.")
-    kept, undo = backup.path_of(target.path), console.command("mcp-envelope", "unwrap", options.target)
+    kept, undo = (
+        backup.path_of(target.path),
+        console.command("mcp-envelope", "unwrap", options.target or "--all"),
+    )
     console.say("done", f"Backup: {kept}. To undo: {undo}")
     console.say("done", "Restart the client to use it.")
     return console.OK
 
 
 def _plan(options: argparse.Namespace, target: Target, wanted: WrapOptions, mask: DiffMask) -> WrapPlan:
-    chosen = target.choice(options)
+    chosen = choice(options)
     if not options.gateway:
         return wrapping.wrap(target.config, wanted, chosen, mask.is_secret)
     from ..clients import gateway_entry
 
     if any(server_entry.proxied(server.value) for server in target.config.servers()):
-        advice = console.command("mcp-envelope", "unwrap", options.target)
+        advice = console.command("mcp-envelope", "unwrap", options.target or str(target.path))
         raise BadInput(f"{target.path}: some servers are wrapped already; first: {advice}")
     kept_in = os.path.abspath(backup.path_of(target.path))
     return gateway_entry.gather(target.config, wanted, kept_in, chosen, mask.is_secret)
@@ -237,29 +237,79 @@ def _running() -> tuple[str, ...]:
 # -- what unwrap does too -----------------------------------------------------------------------------------
 
 
-def find_target(options: argparse.Namespace) -> Target:
-    """The first file that exists and has servers; failing that, the first that exists."""
-    if options.target is None:
-        raise Misuse(f"name a client ({', '.join(CLIENTS)}) or a file")
-    is_client = options.target in CLIENTS
+def find_targets(options: argparse.Namespace) -> list[Target]:
+    """The files to change. Of a client's, the first that has servers, or failing that, the first that exists."""
+    found = _found(options)
+    known = {server.name for target in found for server in target.config.servers()}
+    for name in (*options.servers, *options.leave):
+        if name not in known:
+            where = found[0].path if len(found) == 1 else "these files"
+            raise Misuse(f"there is no server {name!r} in {where}{did_you_mean(name, known)}")
+    return found
+
+
+def _found(options: argparse.Namespace) -> list[Target]:
+    name = options.target
+    if options.all:
+        if name is not None:
+            raise Misuse("--all goes without a client or file")
+        looked = {backup.real(path): path for client in CLIENTS for path in locations(client, options.scope)}
+        found = [target for target in _readable(looked.values()) if target.config.servers()]
+        if not found:
+            raise BadInput("no client has a configuration with servers here")
+        return found
+    if name is None:
+        raise Misuse(f"name a client ({', '.join(CLIENTS)}) or a file, or use --all")
+    is_client = name in CLIENTS
     if not is_client and options.scope is not None:
         raise Misuse("--scope goes with a client, not with a file")
-    looked = locations(options.target, options.scope) if is_client else [Path(options.target).expanduser()]
-    if not looked:
-        raise Misuse(f"{options.target} has no project configuration")
-    targets = _existing(looked)
+    paths = locations(name, options.scope) if is_client else [Path(name).expanduser()]
+    if not paths and name not in SPREAD:
+        raise Misuse(f"{name} has no project configuration")
+    targets = _existing(paths)
+    if name in SPREAD:
+        targets = iter(sorted(targets, key=lambda target: not target.config.servers()))
     first = next(targets, None)
     if first is None and is_client:
-        places = ", ".join(map(str, looked))
-        raise BadInput(f"no configuration found for {options.target}; looked for {places}")
+        places = f"; looked for {', '.join(map(str, paths))}" if paths else ""
+        raise BadInput(f"no configuration found for {name}{places}")
     if first is None:
-        raise BadInput(f"no client or file is called {options.target}{did_you_mean(options.target, CLIENTS)}")
-    if first.config.servers():
-        return first
-    return next((target for target in targets if target.config.servers()), first)
+        raise BadInput(f"no client or file is called {name}{did_you_mean(name, CLIENTS)}")
+    if not first.config.servers():
+        return [next((target for target in targets if target.config.servers()), first)]
+    return [first, *(target for target in targets if name in SPREAD and target.config.servers())]
 
 
-def _existing(looked: list[Path]) -> Iterator[Target]:
+def _readable(looked: Iterable[Path]) -> Iterator[Target]:
+    """The files that exist, with a word about each that cannot be understood."""
+    for path in looked:
+        try:
+            yield from _existing([path])
+        except BadInput as trouble:
+            console.say("warning", f"{trouble}; left as it is")
+
+
+def change_each(targets: list[Target], change: Callable[[Target], int]) -> int:
+    """Change one file after the other; the exit code is that of the worst. What fails leaves the others alone."""
+    if len(targets) == 1:
+        return change(targets[0])
+    worst = console.OK
+    for target in targets:
+        try:
+            worst = max(worst, change(target))
+        except BadInput as trouble:
+            console.say("error", str(trouble))
+            worst = console.BAD_INPUT
+    return worst
+
+
+def choice(options: argparse.Namespace) -> Callable[[str], bool]:
+    """Which servers to change."""
+    wanted, left = set(options.servers), set(options.leave)
+    return lambda name: (not wanted or name in wanted) and name not in left
+
+
+def _existing(looked: Iterable[Path]) -> Iterator[Target]:
     for path in looked:
         try:
             data = path.read_bytes()
@@ -284,11 +334,12 @@ def listed(names: list[str]) -> str:
 
 
 def shared_parser(command: str, description: str, epilog: str) -> Parser:
-    parser = Parser(command, "CLIENT|FILE [options]", description, epilog)
+    parser = Parser(command, "CLIENT|FILE|--all [options]", description, epilog)
     target = "whose configuration: a client's name or a path"
     parser.add_argument("target", nargs="?", metavar="CLIENT|FILE", type=console.plain_text, help=target)
     add = parser.options()
     add("--scope SCOPE", "the client's file: project or user", console.one_of(SCOPES))
+    add("--all", "each client that has a configuration here, instead of one")
     add("--servers NAMES", "only these, separated by commas", console.names, default=[])
     add("--except NAMES", "all but these", console.names, default=[], dest="leave")
     add("--dry-run", "show the change and write nothing")

@@ -1,10 +1,10 @@
 """A client's configuration file as text and meaning at once, and edits that touch nothing else in it.
 
 Strategy: the meaning comes from a real parser. The tree beside it holds only positions: of each key, value and
-item. JSON and TOML give the same tree, so code that edits a server's entry needs to know neither. An edit replaces
-a span of the old text, so all other bytes stay by construction. What is inserted follows its neighbours: on a line
-of its own if they are, between commas if they are. What was inserted can be removed without a trace, because both
-sides know exactly where it goes.
+item. JSON, TOML and YAML give the same tree, so code that edits an entry needn't know which it is. An edit
+replaces a span of the old text, so all other bytes stay by construction. What is inserted follows its neighbours:
+on a line of its own if they are, between commas if they are. What was inserted can be removed without a trace,
+because both sides know exactly where it goes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,19 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ..jsontext import scanner, toml_scanner
-from ..jsontext.scanner import MemberSpan, Path, Span, ValueSpan
+from ..jsontext.scanner import MemberSpan, Span, Unparsable, ValueSpan
 from .server_entry import Change
 
+# Names of members, and numbers of items.
+Path = tuple[str | int, ...]
+
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+# What precedes an item of a list in YAML on its line.
+_DASH: Final = re.compile(r" *- +")
+# A word of YAML that is the same in any place: quoted, or without what has a meaning somewhere.
+_YAML_WORD: Final = re.compile(
+    r"""[A-Za-z0-9_/.@+=-]+(?: [A-Za-z0-9_/.@+=-]+)*|"(?:[^"\\\r\n]|\\.)*"|'(?:[^'\r\n]|'')*'"""
+)
 # Where servers are kept: at the top, in the settings of VS Code, in the projects of Claude Code.
 _KEYS: Final = ("mcpServers", "servers", "mcp_servers", "context_servers")
 
@@ -43,6 +52,7 @@ class Syntax:
     colon: str
     headers: str  # the key for the headers of a remote server
     parse: Callable[[str], Any]
+    movable: re.Pattern[str] = re.compile(r".*", re.DOTALL)  # what means the same anywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +65,9 @@ class ServerEntry:
 
     @property
     def name(self) -> str:
-        return self.path[-1]
+        """Its key, or in a list its own `name`."""
+        last = self.path[-1]
+        return last if isinstance(last, str) else str(self.value.get("name", last + 1))
 
     @property
     def label(self) -> str:
@@ -90,7 +102,7 @@ class ConfigFile:
             found += self._below(("projects", project, "mcpServers"))
         return found
 
-    def _below(self, path: Path) -> Iterator[ServerEntry]:
+    def _below(self, path: tuple[str, ...]) -> Iterator[ServerEntry]:
         node, value = self.root, self.value
         for step in path:
             member = node.member(step)
@@ -101,6 +113,10 @@ class ConfigFile:
             for name, member in node.fields.items():
                 if isinstance(value.get(name), dict):
                     yield ServerEntry((*path, name), member.value, value[name])
+        elif isinstance(value, list):
+            for number, (item, span) in enumerate(zip(value, node.items, strict=True)):
+                if isinstance(item, dict):
+                    yield ServerEntry((*path, number), span, item)
 
     def raw(self, node: ValueSpan) -> str:
         return self.text[node.start : node.end]
@@ -116,12 +132,15 @@ class ConfigFile:
         A member stays where it is, and a word is spelled as it was. Others come next to the command.
         """
         fields, old, new, places = server.node.fields, server.value, change.value, change.places
+        if not old.keys() <= fields.keys():  # a merge key of YAML has the others
+            raise Overlap
         edits: list[Edit] = []
         spelled: dict[object, str] = {}
         for key in fields.keys() & change.moved:
             words = old[key] if isinstance(old[key], list) else [old[key]]
             for word, node in zip(words, fields[key].value.items or [fields[key].value], strict=False):
-                spelled.setdefault(word, self.raw(node))
+                if self.syntax.movable.fullmatch(raw := self.raw(node)):
+                    spelled.setdefault(word, raw)
 
         def text(value: Any) -> str:
             if isinstance(value, list):
@@ -175,6 +194,8 @@ class ConfigFile:
         """What separates items: a line break if the first one, at this offset, is the first on its line."""
         start = self._line_start(first)
         indent = self.text[start:first]
+        if _DASH.fullmatch(indent):
+            return f"{self._newline}{indent}"
         if start and not indent.strip(" \t"):
             return f",{self._newline}{indent}"
         return ", "
@@ -252,7 +273,8 @@ class ConfigFile:
         return end - 1 if self.text[at:end].endswith("\r") else end
 
     def _indent(self, member: MemberSpan) -> str:
-        return self.text[self._line_start(member.lead) : member.lead].removeprefix("\ufeff")
+        indent = self.text[self._line_start(member.lead) : member.lead].removeprefix("\ufeff")
+        return indent.replace("-", " ") if _DASH.fullmatch(indent) else indent
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
@@ -277,18 +299,30 @@ def read(data: bytes, name: str) -> ConfigFile:
         line = data.count(b"\n", 0, error.start) + 1
         raise NotConfig(f"line {line}: not UTF-8; save it as UTF-8") from None
     ending = name.rpartition(".")[2].lower()
-    if ending not in ("json", "jsonc", "toml"):
+    if ending not in ("json", "jsonc", "toml", "yaml", "yml"):
         start = text.lstrip("\ufeff \t\r\n")[:1]
         ending = "json" if start in ("{", "/") else "toml"
     try:
+        if ending in ("yaml", "yml"):
+            return _read_yaml(text)
         if ending == "toml":
             value = TOML.parse(text)
             return ConfigFile(text, value, syntax=TOML, **toml_scanner.scan(text)._asdict())
         plain, value, root = scanner.scan(text, _may_hold_servers)
-    except (scanner.NotJSON, toml_scanner.NotTOML) as error:
+    except Unparsable as error:
         raise NotConfig(str(error)) from None
     strings = list(scanner.string_values(plain))
     return ConfigFile(text, value, root, JSON, list(scanner.comments(text)), strings)
+
+
+def _read_yaml(text: str) -> ConfigFile:
+    try:
+        from ..jsontext import yaml_scanner  # PyYAML is in an extra
+    except ImportError:
+        raise NotConfig("it is YAML, which needs: pip install 'mcp-envelope[yaml]'") from None
+    found = yaml_scanner.scan(text)
+    syntax = Syntax("YAML", _toml_string, _toml_key, ": ", "headers", yaml_scanner.parse, _YAML_WORD)
+    return ConfigFile(text, found.meaning, found.root, syntax, found.comments, found.strings)
 
 
 def _may_hold_servers(path: Path) -> bool:

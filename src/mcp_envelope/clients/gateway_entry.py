@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from . import server_entry
 from .commands import commands
-from .config_file import JSON, ConfigFile, Edit, Overlap, ServerEntry
+from .config_file import JSON, ConfigFile, Edit, Overlap, Path, ServerEntry
 from .server_entry import GATEWAY, Launch
 from .wrapping import Unsafe, WrapOptions, WrapPlan
 
@@ -53,6 +53,8 @@ def gather(
             continue
         elif server_entry.is_remote(server.value) and not options.with_remote:
             plan.remote.append(server.label)
+        elif not _can_move(file, server):
+            plan.skipped.append((server.label, "is in a list or in YAML, which --gateway cannot edit"))
         elif server.name in found and "," not in server.name:
             gathered.append(server)
             plan.changed.append(server.label)
@@ -76,7 +78,11 @@ def gather(
 def scatter(file: ConfigFile, backup: ConfigFile | None) -> WrapPlan:
     """The file with the entries back that the gateway stands for."""
     plan = WrapPlan(file, file.text)
-    gateways = [server for server in file.servers() if server_entry.is_gateway(server.value)]
+    gateways = [
+        server
+        for server in file.servers()
+        if server_entry.is_gateway(server.value) and _can_move(file, server)
+    ]
     if not gateways:
         return plan
     gateway = gateways[0]
@@ -98,6 +104,11 @@ def scatter(file: ConfigFile, backup: ConfigFile | None) -> WrapPlan:
     return plan
 
 
+def _can_move(file: ConfigFile, server: ServerEntry) -> bool:
+    """Whether the entry is a member, rather than an item, of a file whose members `_spans` knows."""
+    return isinstance(server.path[-1], str) and file.syntax.name != "YAML"
+
+
 def _entry(like: Mapping[str, Any], program: str, args: list[str]) -> dict[str, Any]:
     """The gateway's entry, in the form of another one."""
     common = {key: like[key] for key in _COMMON if key in like and like[key] not in ("http", "sse", "remote")}
@@ -117,9 +128,7 @@ def _free(name: str, taken: Sequence[str]) -> str:
 # -- the text -------------------------------------------------------------------------------------------------
 
 
-def _gathered(
-    file: ConfigFile, paths: Sequence[tuple[str, ...]], name: str, value: Mapping[str, Any]
-) -> str | None:
+def _gathered(file: ConfigFile, paths: Sequence[Path], name: str, value: Mapping[str, Any]) -> str | None:
     """The text with one entry in place of these; None if it would not mean that."""
     expected = copy.deepcopy(file.value)
     holder = expected
@@ -159,18 +168,18 @@ def _checked(file: ConfigFile, edits: list[Edit], expected: Any) -> str | None:
     try:
         text = file.edited(edits)
         return text if file.syntax.parse(text) == expected else None
-    except (Overlap, ValueError):  # NotJSON and NotTOML are ValueErrors
+    except (Overlap, ValueError):  # Unparsable is a ValueError
         return None
 
 
-def _spans(file: ConfigFile, path: tuple[str, ...], is_alone: bool) -> list[tuple[int, int]]:
+def _spans(file: ConfigFile, path: Path, is_alone: bool) -> list[tuple[int, int]]:
     """Where an entry stands. With `is_alone`, what separates it from the one before it goes, too."""
     node = file.root
     for step in path[:-1]:
-        member = node.member(step)
+        member = node.member(str(step))
         assert member is not None
         node = member.value
-    found = node.member(path[-1])
+    found = node.member(str(path[-1]))
     assert found is not None
     if file.syntax is JSON:
         before = [each.value.end for each in node.members if each.lead < found.lead]
@@ -188,7 +197,7 @@ def _table(text: str, key: int) -> tuple[int, int]:
     return start, start + sum(map(len, lines))
 
 
-def _spelled(file: ConfigFile, path: tuple[str, ...], name: str, value: Mapping[str, Any]) -> str:
+def _spelled(file: ConfigFile, path: Path, name: str, value: Mapping[str, Any]) -> str:
     """A new entry in the place of an old one, laid out like it."""
     syntax = file.syntax
 
@@ -201,7 +210,7 @@ def _spelled(file: ConfigFile, path: tuple[str, ...], name: str, value: Mapping[
     [(start, _), *_] = _spans(file, path, is_alone=False)
     newline = "\r\n" if "\r\n" in file.text else "\n"
     if syntax is not JSON:
-        header = ".".join(map(syntax.key, (*path[:-1], name)))
+        header = ".".join(syntax.key(str(step)) for step in (*path[:-1], name))
         return newline.join([f"[{header}]", *members, ""])
     between = _between(file, start)
     if newline not in between:

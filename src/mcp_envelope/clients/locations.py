@@ -1,7 +1,8 @@
 """Where each client keeps its configuration.
 
 Strategy: a client has files for the project and for the user, per operating system; the project comes first. Only
-the environment is read here: whether a file exists is for the caller to find out.
+the environment is read here, and folders that a client reads whole: whether a file exists is for the caller to find
+out.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ _PROJECT: Final = {
     "opencode": "opencode.json",
     "zed": ".zed/settings.json",
 }
+# Clients that use all of their files, rather than the first. Continue reads a whole folder.
+SPREAD: Final = frozenset({"continue"})
+_FOLDER: Final = ".continue/mcpServers"
 
 
 def locations(
@@ -35,11 +39,18 @@ def locations(
 ) -> list[Path]:
     """The files that may hold a client's servers; those of the project in `folder` come first."""
     found: list[Path] = []
+    here = Path.cwd() if folder is None else folder
     if scope != "user" and client in _PROJECT:
-        found.append((Path.cwd() if folder is None else folder) / _PROJECT[client])
+        found.append(here / _PROJECT[client])
+    if scope != "user" and client == "continue":
+        found += _each(here / _FOLDER)
     if scope != "project":
         found += _user_files(os.environ if variables is None else variables, system)[client]
     return list(dict.fromkeys(found))
+
+
+def _each(folder: Path) -> list[Path]:
+    return sorted(path for ending in ("json", "yaml", "yml") for path in folder.glob(f"*.{ending}"))
 
 
 def _user_files(variables: Mapping[str, str], system: str) -> dict[str, list[Path]]:
@@ -64,6 +75,10 @@ def _user_files(variables: Mapping[str, str], system: str) -> dict[str, list[Pat
     return {
         "claude-code": [folder("CLAUDE_CONFIG_DIR", home) / ".claude.json"],
         "claude-desktop": [each / "Claude" / "claude_desktop_config.json" for each in (*stores, settings)],
+        "continue": [
+            *(home / ".continue" / name for name in ("config.yaml", "config.json")),
+            *_each(home / _FOLDER),
+        ],
         "cursor": [home / ".cursor" / "mcp.json"],
         "vscode": [settings / each / "User" / "mcp.json" for each in ("Code", "Code - Insiders", "VSCodium")],
         "codex": [folder("CODEX_HOME", home / ".codex") / "config.toml"],

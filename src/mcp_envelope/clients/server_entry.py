@@ -41,6 +41,7 @@ _CLIENT_ONLY: Final = (
     "headersHelper",
     "bearer_token",
     "env_http_headers",
+    "requestOptions",
 )
 
 Entry = Mapping[str, Any]

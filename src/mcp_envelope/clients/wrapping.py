@@ -15,12 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from . import server_entry
-from .config_file import ConfigFile, Edit, Overlap
+from .config_file import ConfigFile, Edit, Overlap, Path
 from .server_entry import Change, Launch, NotWrappable
 
 Chosen = Callable[[str], bool]
-_Path = tuple[str, ...]
-_Changes = Mapping[_Path, Change]
+_Changes = Mapping[Path, Change]
 
 
 class Unsafe(Exception):
@@ -60,7 +59,7 @@ def wrap(
 ) -> WrapPlan:
     plan = WrapPlan(file)
     launch = options.launch.with_settings(None, options.settings)
-    changes: dict[_Path, Change] = {}
+    changes: dict[Path, Change] = {}
     for server in file.servers():
         proxied = server_entry.proxied(server.value)
         plan.is_wrapped |= proxied is not None or server_entry.is_gateway(server.value)
@@ -92,8 +91,8 @@ def wrap(
 def unwrap(file: ConfigFile, backup: ConfigFile | None, chosen: Chosen) -> WrapPlan:
     plan = WrapPlan(file)
     before = {server.path: server for server in backup.servers()} if backup else {}
-    changes: dict[_Path, Change] = {}
-    launches: dict[_Path, Launch] = {}
+    changes: dict[Path, Change] = {}
+    launches: dict[Path, Launch] = {}
     for server in file.servers():
         proxied = server_entry.proxied(server.value)
         if proxied is None:
@@ -122,7 +121,7 @@ def unwrap(file: ConfigFile, backup: ConfigFile | None, chosen: Chosen) -> WrapP
     return plan
 
 
-def _wrapped_again(backup: ConfigFile, launches: Mapping[_Path, Launch]) -> str | None:
+def _wrapped_again(backup: ConfigFile, launches: Mapping[Path, Launch]) -> str | None:
     """The backup with these entries wrapped, or None if they are not all there."""
     found = {server.path: server.value for server in backup.servers()}
     headers, changes = backup.syntax.headers, {}
@@ -139,8 +138,9 @@ def _edited(file: ConfigFile, changes: _Changes) -> str:
     text = _changed(file, changes)
     if text is not None:
         return text
-    alone = [path[-1] for path, change in changes.items() if _changed(file, {path: change}) is None]
-    raise Unsafe(", ".join(alone or [path[-1] for path in changes]))
+    names = {server.path: server.name for server in file.servers()}
+    alone = [names[path] for path, change in changes.items() if _changed(file, {path: change}) is None]
+    raise Unsafe(", ".join(alone or [names[path] for path in changes]))
 
 
 def _changed(file: ConfigFile, changes: _Changes) -> str | None:
@@ -158,5 +158,5 @@ def _changed(file: ConfigFile, changes: _Changes) -> str | None:
     try:
         text = file.edited(edits)
         return text if file.syntax.parse(text) == expected else None
-    except (Overlap, ValueError):  # NotJSON and NotTOML are ValueErrors
+    except (Overlap, ValueError):  # Unparsable is a ValueError
         return None
