@@ -173,7 +173,7 @@ def test_there_is_a_most_of_processes(tmp_path: Path) -> None:
         first = _Caller(proxy.url)
         assert first.hello.status_code == 200
         refused = _Caller(proxy.url).hello.json()["error"]["message"]
-        assert refused == "1 server is running, and more may not."
+        assert refused == "1 server is running, which is the most allowed."
         assert first.delete() == 204
         assert _Caller(proxy.url).told()["pid"]
 

@@ -174,7 +174,9 @@ class Supervisor:
 
     async def start(self, command: Command) -> Process:
         if self.is_full:
-            raise ServerUnavailable(f"{_counted(self._most)} running, and more may not.", "RATE_LIMITED")
+            raise ServerUnavailable(
+                f"{_counted(self._most)} running, which is the most allowed.", "RATE_LIMITED"
+            )
         self._running += 1
         try:
             async with self._starting:
