@@ -151,7 +151,7 @@ def _read(arguments: Any) -> None:
         got = answer.get("result", answer.get("error"))
         assert SECRET not in json.dumps(got).replace(json.dumps(arguments)[1:-1], "")
         if "content" in got:
-            assert talk.gateway.policy("").budget.holds(shown(got["content"]))  # type: ignore[union-attr]
+            assert talk.gateway.policy("", arguments.get("tokenBudget")).budget.holds(shown(got["content"]))  # type: ignore[union-attr]
             assert "INTERNAL" not in str(got.get("_meta", ""))
     talk.reply(result("read", content=[]))
 

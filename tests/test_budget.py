@@ -251,3 +251,7 @@ def test_without_it_the_estimate_decides(monkeypatch: pytest.MonkeyPatch) -> Non
     sealed = seal(FOOLING["two signs"], tokens=2000)
     text = json.loads(sealed.content)[-1]["text"]
     assert meter("estimate").count(text.encode()) <= 2000 < meter("exact").count(text.encode())
+
+
+def test_exact_counts_what_is_not_utf8() -> None:
+    assert meter("exact").count(b"a \xff word") == meter("exact").count("a \ufffd word".encode())

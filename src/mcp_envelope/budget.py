@@ -420,7 +420,7 @@ class _Exact:
         if self._tokenizer is None:
             self._tokenizer = _load()
         # `encode_ordinary` treats the spelling of a special token as plain text.
-        return len(self._tokenizer.encode_ordinary(text.decode()))
+        return len(self._tokenizer.encode_ordinary(text.decode("utf-8", "replace")))
 
 
 class _Careful(_Estimate):
