@@ -190,6 +190,18 @@ def test_headers_go_into_the_environment(run: Run, file: Path) -> None:
     assert file.read_text() == SERVERS
 
 
+def test_a_server_that_may_want_a_login(run: Run, file: Path) -> None:
+    file.write_text(
+        '{"mcpServers": {"wiki": {"url": "https://wiki.example/mcp"}, "git": {"command": "uvx"}}}'
+    )
+    for more in ((), ("--gateway",)):
+        said = run("wrap", str(file), "--remote", "--yes", *more).err.splitlines()
+        assert [line for line in said if "login" in line] == [
+            "If wiki wants a login, run this first, which opens your browser: mcp-envelope login https://wiki.example/mcp"
+        ]
+        assert run("unwrap", str(file), "--yes").code == 0
+
+
 def test_the_choice(run: Run, file: Path) -> None:
     run("wrap", str(file), "--servers", "fs, hub", "--yes")
     assert value(file, "git") == {"command": "uvx"}

@@ -169,6 +169,9 @@ def _wrap(target: Target, options: argparse.Namespace, wanted: WrapOptions, mask
         console.command("mcp-envelope", "unwrap", options.target or "--all"),
     )
     console.say("done", f"Backup: {kept}. To undo: {undo}")
+    for name, address in plan.logins:
+        login = console.command("mcp-envelope", "login", address)
+        console.say("done", f"If {name} wants a login, run this first, which opens your browser: {login}")
     console.say("done", "Restart the client to use it.")
     return console.OK
 

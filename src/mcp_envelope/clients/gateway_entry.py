@@ -58,6 +58,7 @@ def gather(
         elif server.name in found and "," not in server.name:
             gathered.append(server)
             plan.changed.append(server.label)
+            plan.note_login(server, file)
         else:
             plan.skipped.append((server.label, reasons.get(server.name, "is switched off")))
     if not gathered or plan.already:

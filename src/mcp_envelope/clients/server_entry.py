@@ -126,6 +126,13 @@ def is_remote(entry: Entry) -> bool:
     return "command" not in entry and ("url" in entry or "httpUrl" in entry)
 
 
+def login_address(entry: Entry, headers_key: str) -> str | None:
+    """Where the server of an entry may want a login: it has a URL, and nothing to show there."""
+    if not is_remote(entry) or entry.get(headers_key) or _BEARER in entry:
+        return None
+    return str(entry[_url_key(entry)])
+
+
 def proxied(entry: Entry) -> Proxied | None:
     """The wrapped entry, or None if the entry is not wrapped."""
     command, args = entry.get("command"), entry.get("args")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from . import server_entry
-from .config_file import ConfigFile, Edit, Overlap, Path
+from .config_file import ConfigFile, Edit, Overlap, Path, ServerEntry
 from .server_entry import Change, Launch, NotWrappable
 
 Chosen = Callable[[str], bool]
@@ -36,12 +36,17 @@ class WrapPlan:
     updated: list[str] = field(default_factory=list)
     already: list[str] = field(default_factory=list)
     remote: list[str] = field(default_factory=list)
+    logins: list[tuple[str, str]] = field(default_factory=list)  # with the address
     skipped: list[tuple[str, str]] = field(default_factory=list)  # with the reason
     is_wrapped: bool = False  # whether an entry was wrapped before
 
     @property
     def is_change(self) -> bool:
         return self.text != self.file.text
+
+    def note_login(self, server: ServerEntry, file: ConfigFile) -> None:
+        if (address := server_entry.login_address(server.value, file.syntax.headers)) is not None:
+            self.logins.append((server.label, address))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ def wrap(
                 continue
             changes[server.path] = server_entry.wrapped(server.value, launch, file.syntax.headers)
             plan.changed.append(server.label)
+            plan.note_login(server, file)
     plan.text = _edited(file, changes)
     return plan
 
