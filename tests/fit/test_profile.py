@@ -181,3 +181,9 @@ def test_a_number_of_the_rows_is_the_first_to_go() -> None:
     rows = [{"id": n, "size": n * 7 % 100, "to": n * 3 % 1000} for n in range(1000)]
     assert list(described(rows, room=190)["fields"]) == ["size", "to"]
     assert "mean" in described(rows, ("id",), room=190)["fields"]["id"]
+
+
+def test_a_number_and_its_text_are_not_told_apart_so_neither_is_counted() -> None:
+    values: list[Any] = [*[1] * 5, *[f"v{n}" for n in range(60)] * 2, "1"]
+    top = facts([{"value": value} for value in values])["value"]["top"]
+    assert "1" not in top

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice, repeat
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -395,14 +395,20 @@ def _rounded(number: float) -> float:
 
 
 def _distinct(total: int, counted: Counter[Any]) -> dict[str, Any]:
-    most = list(_named(counted.most_common(_MOST[-1])))
-    if len(most) == len(counted) <= _FEW and all(len(str(value)) <= _SHORT for value in counted):
-        return {"values": dict(most)}
+    if len(counted) <= _FEW and all(len(str(value)) <= _SHORT for value in counted):
+        values = dict(_named(counted.most_common()))
+        if len(values) == len(counted):
+            return {"values": values}
     facts: dict[str, Any] = {"distinct": len(counted)}
     if len(counted) < total:
-        facts["top"] = {text: count for text, count in most if count > 1}
+        # Among values of one type, only long ones look alike, and those are not told whole.
+        alike = len(set(map(type, counted))) > 1
+        repeated = [each for each in counted.items() if alike or each[1] > 1]
+        repeated.sort(key=itemgetter(1), reverse=True)
+        named = _named(repeated if alike else repeated[: _MOST[-1]])
+        facts["top"] = {text: count for text, count in islice(named, _MOST[-1]) if count > 1}
     else:
-        facts["examples"] = [text for text, _ in most[:_EXAMPLES]]
+        facts["examples"] = list(map(_shown, islice(counted, _EXAMPLES)))
     return facts
 
 
