@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -80,3 +83,41 @@ def test_the_dashboard_asks_for_metrics_that_exist(panel: dict[str, Any]) -> Non
         assert names
         for name in names:
             assert f"# TYPE {name} " in Metrics().text()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("is_fine", [True, False])
+def test_the_action_reports_and_fails(tmp_path: Path, is_fine: bool) -> None:
+    """Its script is run as it stands there, with an `uvx` that starts the working copy."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    (step,) = [step for step in action["runs"]["steps"] if "run" in step]
+    uvx = tmp_path / "uvx"
+    uvx.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -m mcp_envelope "$@"\n')
+    uvx.chmod(0o755)
+    calls, summary = tmp_path / "calls.json", tmp_path / "summary"
+    calls.write_text('{"list_tickets": {}}')
+    server = f"'{sys.executable}' '{ROOT / 'src/mcp_envelope/demo/tickets.py'}'"
+    inputs = {
+        **dict.fromkeys(action["inputs"], ""),
+        "command": server,
+        "arguments": str(calls),
+        "options": "--tools list_tickets" + (" --envelope" if is_fine else ""),
+        "badge": str(tmp_path / "badge.svg"),
+    }
+    values = {name: inputs[re.sub(r"\W|inputs", "", value)] for name, value in step["env"].items()}
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        env={
+            **{"PATH": f"{tmp_path}:{os.environ['PATH']}", "XDG_STATE_HOME": str(tmp_path)},
+            **{"GITHUB_STEP_SUMMARY": str(summary)},
+            **values,
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == (not is_fine), done
+    assert f"what claude-code takes | {int(is_fine)} of 1 |" in summary.read_text()
+    assert summary.read_text() == done.stdout
+    assert (tmp_path / "badge.svg").read_text().startswith("<svg")
