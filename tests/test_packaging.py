@@ -120,4 +120,5 @@ def test_the_action_reports_and_fails(tmp_path: Path, is_fine: bool) -> None:
     assert done.returncode == (not is_fine), done
     assert f"what claude-code takes | {int(is_fine)} of 1 |" in summary.read_text()
     assert summary.read_text() == done.stdout
-    assert (tmp_path / "badge.svg").read_text().startswith("<svg")
+    # The badge of README.md is this one.
+    assert ((tmp_path / "badge.svg").read_text() == (ROOT / "docs" / "check.svg").read_text()) is is_fine

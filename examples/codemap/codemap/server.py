@@ -73,7 +73,8 @@ def create_server(options: Options) -> FastMCP[None]:
         nav.nav_definition, nav.nav_references, nav.nav_symbols, nav.nav_type, nav.nav_call_hierarchy,
         impact.find_importers, impact.get_blast_radius, impact.find_dead_code,
     ):
-        mcp.tool(tool)
+        # Whoever checks a server, or asks before each call, wants to know which tools change nothing.
+        mcp.tool(tool, annotations={"readOnlyHint": tool != maps.map_rebuild, "openWorldHint": False})
     # fmt: on
     mcp.resource("codemap://source/{node*}", mime_type="text/plain")(nav.source)
     return mcp
