@@ -55,6 +55,29 @@ def text_of(sealed: Any) -> str:
     return str(json.loads(sealed.content)[0]["text"])
 
 
+failures_with_data = st.builds(
+    lambda code, words, hint, data: Failure(code, words, hint, {"language": "py"}, data=data),
+    st.sampled_from(
+        ["LSP_UNAVAILABLE", "NOT_FOUND", "A_CODE_OF_A_SERVER_THAT_LIKES_LONG_NAMES_OF_ALL_KINDS"]
+    ),
+    st.sampled_from(["It failed.", "word " * 300, "漢" * 400, '"\\' * 300]),
+    st.sampled_from(["", "Try again.", "word " * 300, "漢" * 400]),
+    small_values.filter(lambda value: value is not None),
+)
+
+
+@given(outcome=failures_with_data, tokens=st.integers(-5, 400), handle=st.sampled_from(["h" * 22, "h" * 43]))
+@settings(max_examples=examples(300))
+def test_a_failure_of_transcend_with_data_is_within_what_was_requested(
+    outcome: Any, tokens: int, handle: str
+) -> None:
+    sealed = seal(outcome, dialect="transcend", tokens=tokens, handle=handle, warnings=["w" * 300])
+    result = json.loads(text_of(sealed))
+    budget = result["tokenBudget"]
+    assert budget["used"] <= budget["requested"]
+    assert f'envelope_read(handle="{handle}")' in result["dropped"]["note"]
+
+
 @given(outcome=outcomes, tokens=st.integers(-5, 12_000), handle=st.none() | st.just("h" * 22))
 @settings(max_examples=examples(150))
 def test_transcend_never_uses_more_than_requested(outcome: Any, tokens: int, handle: str | None) -> None:

@@ -172,14 +172,16 @@ def _failure(plan: Plan, problem: Problem, length: int) -> Lane:
     error: dict[str, Any] = {"code": code, "message": _clipped(problem.message, length)}
     if (name := CATALOGUE.name(problem.code)) != code:
         # The set of codes is closed, so any other one is told apart by its reason.
-        error["reason"] = name
+        error["reason"] = _clipped(name, length)
     if length == 0:
         # Details come before the hint, and none can replace the code, the message or the hint.
         error.update({key: value for key, value in (problem.details or {}).items() if key not in _RESERVED})
-    error.update(plan.hidden or {})
-    if problem.hint:
-        error["hint"] = _clipped(problem.hint, length)
     is_hidden = plan.hidden is not None
+    # In the shortest form, the next step is in the note alone.
+    if not (is_hidden and length == 2):
+        error.update(plan.hidden or {})
+        if problem.hint:
+            error["hint"] = _clipped(problem.hint, length)
     return _framed(plan, b'"ok":false,"error":%b' % written(error), (), length, is_hidden=is_hidden)
 
 
@@ -201,7 +203,7 @@ def _framed(
             # What the tool left out itself is left out, too.
             after["dropped"]["note"] += " " + _clipped(own["note"], length)
     elif is_hidden:
-        after["dropped"] = {"kind": "data", "count": 1, "note": _left_out(plan)}
+        after["dropped"] = {"kind": "data", "count": 1, "note": _left_out(plan, length)}
     elif own:
         after["dropped"] = own
     after["warnings"] = _warnings(plan.outcome.warnings, length)
@@ -230,8 +232,8 @@ def _dropped(plan: Plan, cuts: tuple[Cut, ...], length: int) -> dict[str, Any]:
     return {"kind": _noun(ordered[0]), "count": ordered[0].dropped, "note": note}
 
 
-def _left_out(plan: Plan) -> str:
-    note = f"Left out the data ({plan.payload.size} bytes)."
+def _left_out(plan: Plan, length: int) -> str:
+    note = f"Left out the data ({plan.payload.size} bytes)." if length < 2 else "Left out the data."
     if plan.outcome.handle is None:
         return f"{note} It was not kept."
     return f'{note} Read it: envelope_read(handle="{plan.outcome.handle}").'
