@@ -108,8 +108,9 @@ def test_the_action_reports_and_fails(tmp_path: Path, is_fine: bool) -> None:
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
         env={
-            **{"PATH": f"{tmp_path}:{os.environ['PATH']}", "XDG_STATE_HOME": str(tmp_path)},
-            **{"GITHUB_STEP_SUMMARY": str(summary)},
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "XDG_STATE_HOME": str(tmp_path),
+            "GITHUB_STEP_SUMMARY": str(summary),
             **values,
         },
         capture_output=True,
