@@ -38,7 +38,7 @@ from .fit.ranking import rank as rank_by
 from .fit.survey import Survey
 from .jsontext.document import Member, assembled, compact, encode
 from .lanes import PROFILES, Keeper, Lanes, Plan, Profile
-from .outcome import Outcome, Remarks, current_remarks, read_outcome, sendable, shortened
+from .outcome import LARGEST_DETAILS, Outcome, Remarks, current_remarks, read_outcome, sendable, shortened
 from .payload import As, Payload, apart, as_document, read_payload
 from .schema import Schema, Widened
 from .scrubbing import scrub
@@ -57,7 +57,6 @@ _SHORT: Final = 120
 # About how many characters a failure needs in addition to its message: a code, a hint, figures.
 _AROUND_MESSAGE: Final = 400
 # The structure of a failure is shown among its details up to this many bytes.
-_LARGEST_DETAILS: Final = 4096
 # A handle must fit into the smallest budget, and into the arguments of a call.
 _HANDLE: Final = re.compile(r"[A-Za-z0-9._~-]{1,43}")
 
@@ -310,7 +309,7 @@ def _recognised(
 
 def _structure(payload: Payload) -> Any:
     """Return the structure of a failure, unless it is large."""
-    if payload.node is None or payload.node.size > _LARGEST_DETAILS:
+    if payload.node is None or payload.node.size > LARGEST_DETAILS:
         return None
     return msgspec.json.decode(bytes(payload.node.raw))
 
@@ -330,7 +329,8 @@ def _stated(
         details = structure if isinstance(structure, dict) else None
         hint = outcome.hint or ""
         miss = Problem("NOT_FOUND", outcome.summary or words or "Not found.", hint, details)
-        return replace(outcome, miss=miss, status="info", is_error=None), Payload()
+        data = Payload() if structure is not None or payload.node is None else Payload(node=payload.node)
+        return replace(outcome, miss=miss, status="info", is_error=None), data
     code = error.code or found.code
     problem = CATALOGUE.problem(code, error.message or found.message, error.hint or found.hint, error.details)
     return _reported(payload, outcome, dialect, budget, problem)
@@ -422,7 +422,8 @@ def seal_plan(plan: Plan, dialect: Dialect, vault: Keeper | None = None) -> Seal
 
 
 def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
-    nothing = plan.payload.is_empty and not plan.outcome.texts
+    whole = plan.whole
+    nothing = whole.is_empty and not plan.outcome.texts
     blocks = plan.payload.blocks or ()
     images = show(blocks, plan.images) if any(map(may_be_file, blocks)) else Shown(tuple(blocks))
     if vault is None or nothing or plan.payload.page is not None:
@@ -436,7 +437,7 @@ def _kept(plan: Plan, dialect: Dialect, vault: Keeper | None) -> Sealed:
         plan.survey.forget()
         if plan.payload.node is not None:
             plan.payload.node.forget()
-        problem = vault.keep(handle, plan.payload.beside(lanes.texts), plan.outcome.tool)
+        problem = vault.keep(handle, whole.beside(lanes.texts), plan.outcome.tool)
         if problem is not None:
             plan = replace(plan, outcome=plan.outcome.warned(not_stored(problem)))
             lanes = _fit(plan, dialect, images)

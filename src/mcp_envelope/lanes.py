@@ -26,9 +26,9 @@ from .fit.documents import Cut, Fitted, Fitter
 from .fit.images import ImageBudget, put_back
 from .fit.ranking import Ranking
 from .fit.survey import Survey
-from .jsontext.document import Buffer, encode
+from .jsontext.document import Buffer, encode, parse
 from .outcome import Outcome
-from .payload import Payload
+from .payload import Payload, to_json
 from .schema import FREE, Schema
 
 Profile = Literal["minimal", "standard", "debug"]
@@ -205,6 +205,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def lacks_data(self) -> bool:
         """Whether there is no data and null would be invalid, so that a dialect omits the member."""
         return self.payload.is_empty and self.schema is not None and not self.schema.is_valid(b"null")
+
+    @property
+    def whole(self) -> Payload:
+        """What is stored: the payload, of a miss together with what it says."""
+        miss, node = self.outcome.miss, self.payload.node
+        if miss is None:
+            return self.payload
+        own = {"found": False, "hint": miss.hint}
+        data = msgspec.json.decode(node.raw) if node is not None and node.kind == "object" else {}
+        return Payload(node=parse(to_json({**own, **(miss.details or {}), **data, **own})))
 
     @property
     def hidden(self) -> dict[str, str] | None:

@@ -8,6 +8,7 @@ through a context variable that tasks and threads inherit. `read_outcome` turns 
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ from .errors import problem_of
 from .fit.documents import Cut
 from .fit.ranking import Ranking
 from .scrubbing import given, scrub
+
+# Details of a failure or a miss that are larger, in bytes, are its data.
+LARGEST_DETAILS: Final = 4096
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -371,6 +375,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
+def _is_large(details: Mapping[str, Any] | None) -> bool:
+    """Whether details are data: too large to be shown whole or not at all."""
+    return details is not None and len(repr(details)) > LARGEST_DETAILS
+
+
 def read_outcome(
     value: Any,
     outcome: Outcome,
@@ -403,15 +412,17 @@ def read_outcome(
         return outcome, UNSET if value.data is None else value.data
     if isinstance(value, Miss):
         message, hint, *warnings = _shown((value.message or "", value.hint, *value.warnings), arguments)
+        is_large = _is_large(value.data)
+        details = None if is_large else value.data
         outcome = replace(
             outcome,
-            miss=Problem(value.code, message or "Not found.", hint, value.data),
+            miss=Problem(value.code, message or "Not found.", hint, details),
             status="info",
             summary=message or None,
             hint=hint,
             warnings=(*warnings, *outcome.warnings),
         )
-        return outcome, UNSET
+        return outcome, value.data if is_large else UNSET
     if isinstance(value, BaseException):
         # `problem_of` decides what may be shown, and raises cancellation and the like again.
         if isinstance(value, OwnFailure):
@@ -419,6 +430,8 @@ def read_outcome(
         else:
             problem = problem_of(value, known=given(arguments), phrases=phrases)
         data = value.data if isinstance(value, Failure) else None
+        if data is None and _is_large(problem.details):
+            data, problem = problem.details, dataclasses.replace(problem, details=None)
         outcome = replace(outcome, status="error", summary=problem.message, error=problem, is_error=True)
         return outcome, UNSET if data is None else data
     # A plain value. None is data, too: null.

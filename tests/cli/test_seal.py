@@ -359,7 +359,7 @@ def test_control_characters_of_a_payload_do_not_reach_the_terminal(run: Run) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "a command is needed: proxy, login"),
+        ([], "a command is needed: demo, proxy"),
         (["sael"], "there is no command 'sael', did you mean seal?"),
         (["--verison"], "there is no option '--verison', did you mean --version?"),
     ],

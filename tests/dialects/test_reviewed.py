@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from mcp_envelope.config import Settings
 from mcp_envelope.dialects import NAMES, dialect
 from mcp_envelope.dialects.gel import compose_tool_payload, tool_response_envelope_schema
 from mcp_envelope.outcome import collect_remarks
+from mcp_envelope.vault.read_tool import read
+from mcp_envelope.vault.vault import open_vault
 
 SECRET = "glpat-" + "a1B2-c3D4e5_F6g7H8i9"
 TRACE = (
@@ -39,6 +42,33 @@ def test_a_miss_says_so_with_data_too() -> None:
     miss = Miss("Try b.", data={"near": ["b"], "found": True})
     assert result_of(seal(miss)) == {"found": False, "hint": "Try b.", "near": ["b"]}
     assert result_of(seal(miss, dialect="ctxo"))["found"] is False
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("failure", [Miss, Failure])
+def test_what_a_miss_or_a_failure_says_besides_is_stored(name: str, failure: Any, tmp_path: Path) -> None:
+    data = {"candidates": [{"id": number, "name": f"name {number}"} for number in range(3000)]}
+    answer = Miss("Try b", data=data) if failure is Miss else Failure("NOT_FOUND", "No a", "Try b", data)
+    vault = open_vault(str(tmp_path / "vault.db"))
+    assert vault is not None
+    sealed = seal(answer, dialect=name, tokens=300, vault=vault.of(None))
+    assert sealed.report.used <= 300
+    [handle] = set(re.findall(r"\b[0-9A-Za-z]{22}\b", json.dumps(sealed.to_result())))
+    page = read(vault, {"handle": handle, "path": "/candidates", "offset": 2998})
+    assert json.loads(page.to_result()["content"][-1]["text"]) == data["candidates"][2998:]
+    vault.close()
+
+
+@pytest.mark.parametrize("tokens", [30, 60, 100, 128, 150])
+def test_a_miss_with_many_words_is_stored(tokens: int, tmp_path: Path) -> None:
+    vault = open_vault(str(tmp_path / "vault.db"))
+    assert vault is not None
+    sealed = seal(Miss("try " * 120), tokens=tokens, vault=vault.of(None))
+    shown = result_of(sealed)
+    assert shown["found"] is False
+    page = read(vault, {"handle": shown["_envelope"]["handle"], "path": "/hint"})
+    assert "try " * 100 in json.dumps(page.to_result())
+    vault.close()
 
 
 @pytest.mark.parametrize(

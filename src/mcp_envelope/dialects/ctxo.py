@@ -121,7 +121,7 @@ class Ctxo(Dialect):
         if (error := plan.outcome.error) is not None:
             text = _first_that_fits(plan, lambda most: _error(plan, error, most))
         elif (miss := plan.outcome.miss) is not None:
-            text = _first_that_fits(plan, lambda most: _miss(miss, most))
+            text = _first_that_fits(plan, lambda most: _miss(plan, miss, most))
         content = plan.lane(b"[%b]" % text_block(text.decode()), cuts, measured=counted or text)
         # The contract has no place for a handle or warnings; programs find them in the result's `_meta`.
         is_noted = plan.outcome.warnings or (cuts and plan.outcome.handle is not None)
@@ -153,14 +153,22 @@ def _too_large(plan: Plan) -> Problem:
 
 def _error(plan: Plan, error: Problem, most: int) -> bytes:
     message = shortened(error.message, most) if most else "Failed."
-    if plan.hidden:
-        message += f' The whole: {notice.READ_TOOL}(handle="{plan.outcome.handle}").'
+    message = _with_way(message, plan)
     said = plan.outcome.said if most >= _CHARACTERS[0] else {}
     return written({"error": True, "message": message, **said})
 
 
-def _miss(miss: Problem, most: int) -> bytes:
-    found = {"found": False, "hint": shortened(miss.hint, most) if most else ""}
+def _with_way(words: str, plan: Plan) -> str:
+    """The words, and how to read what isn't shown."""
+    if not plan.hidden:
+        return words
+    end = "" if not words or words[-1] in ".!?" else "."
+    return f'{words}{end} The whole: {notice.READ_TOOL}(handle="{plan.outcome.handle}").'.lstrip()
+
+
+def _miss(plan: Plan, miss: Problem, most: int) -> bytes:
+    hint = shortened(miss.hint, most) if most else ""
+    found = {"found": False, "hint": _with_way(hint, plan)}
     details = (miss.details or {}) if most >= _CHARACTERS[0] else {}
     return to_json({**found, **details, **found})
 

@@ -313,7 +313,7 @@ def _completed(outcome: Outcome) -> Outcome:
 
 def _structured(plan: Plan) -> Lane | None:
     outcome = plan.outcome
-    if outcome.error is not None or (outcome.miss is not None and plan.payload.is_empty):
+    if outcome.error is not None or outcome.miss is not None:
         return first_that_fits(lambda length: _failed(plan, length), plan.limit)
     if plan.payload.is_empty:
         return first_that_fits(lambda length: _framed(plan, b"null", (), length), plan.limit)

@@ -38,7 +38,7 @@ from ..jsontext.document import (
 from ..jsontext.errors import WHITESPACE
 from ..lanes import Lane, Lanes, Plan, conforming, first_that_fits, fullest
 from ..outcome import Outcome
-from ..payload import Payload, to_json
+from ..payload import Payload
 from ..schema import FREE, Place, Schema, widen
 from ..schema.widening import either, envelope_schema
 from . import Dialect, notice
@@ -125,11 +125,9 @@ class Native(Dialect):
 
 def _with_miss(plan: Plan) -> tuple[Plan, bool]:
     """Return the plan with a miss, if there is one, as its payload, and whether the schema doesn't allow that."""
-    miss = plan.outcome.miss
-    if miss is None:
+    if plan.outcome.miss is None:
         return plan, False
-    fields = {**(miss.details or {}), "found": False, "hint": miss.hint}
-    payload = Payload(node=parse(to_json({"found": False, "hint": miss.hint, **fields})))
+    payload = plan.whole
     if plan.schema is not None and not plan.schema.is_valid(payload.original()):
         # The advertised schema doesn't allow a miss, so clients would reject the structure.
         return replace(plan, payload=payload, wrap=False, schema=None, is_error=True), True

@@ -53,7 +53,8 @@ def notice(outcome: Outcome, length: int) -> dict[str, Any]:
         fields["error"] = _error(outcome.error, length)
     if outcome.handle is not None and (outcome.cuts or outcome.error is not None):
         fields["handle"] = outcome.handle
-    if outcome.cuts and length < 2 and (hint := outcome.next_step()):
+    # The hint of a miss stands beside the notice.
+    if outcome.cuts and length < 2 and outcome.miss is None and (hint := outcome.next_step()):
         fields["hint"] = _clipped(hint, _CLIP[length])
     if warnings := _all_warnings(outcome, length):
         fields["warnings"] = _warnings(warnings, length)
