@@ -11,8 +11,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 EXTRAS := codemap,exact,images,valkey,fastmcp,sdk,http,login,ui,yaml
 # npm packages that only the tests need.
 NODE := $(VENV)/node/installed.json $(VENV)/conformance/installed.json $(VENV)/servers/installed.json
-# Frameworks for agents, in an environment of their own.
-HOSTS := $(VENV)/frameworks/installed.txt
+# Frameworks for agents, in environments of their own.
+HOSTS := $(VENV)/frameworks/installed.txt $(VENV)/litellm/installed.txt
 # The core. Tests that start a process carry a mark, and are left to `make test`.
 CORE := tests/fit tests/jsontext tests/schema tests/dialects tests/config tests/clients tests/lint tests/test_*.py
 
@@ -62,9 +62,9 @@ $(VENV)/servers/installed.json: tests/proxy/node/package.json | $(VENV)/dev
 	@$(BIN)/python -m tests.proxy.real
 	@touch $@
 
-$(HOSTS): tests/hosts/frameworks.txt pyproject.toml | $(VENV)/dev
-	@echo "Installing frameworks for agents (about a minute) ..."
-	@$(BIN)/python -m tests.hosts.environment
+$(HOSTS): $(VENV)/%/installed.txt: tests/hosts/%.txt pyproject.toml | $(VENV)/dev
+	@echo "Installing hosts to run in: $* (about a minute) ..."
+	@$(BIN)/python -m tests.hosts.environment $*
 	@touch $@
 
 $(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/python
