@@ -87,8 +87,8 @@ codemap: $(VENV)/codemap  ## index this repository with the example code-intelli
 quick: $(VENV)/dev  ## the tests of the core, in less than a minute
 	@$(BIN)/python -m pytest -n auto -m "not process" $(CORE)
 
-test: $(VENV)/dev $(NODE) $(HOSTS)  ## all tests, in about four minutes
-	@echo "About 4 minutes on two cores ('make quick' takes one) ..."
+test: $(VENV)/dev $(NODE) $(HOSTS)  ## all tests, in about ten minutes
+	@echo "About 10 minutes on two cores ('make quick' takes one) ..."
 	@$(BIN)/python -m pytest -n auto
 
 coverage: $(VENV)/dev $(NODE) $(HOSTS)  ## all tests, and which lines they ran

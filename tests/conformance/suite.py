@@ -12,12 +12,14 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..servers.node.install import NODE, NotInstalled, installed
 
 _PACKAGE: Final = Path(__file__).resolve().with_name("package.json")
+_RECORD: Final = _PACKAGE.with_name("clients.json")
 _FOLDER: Final = _PACKAGE.parents[2] / ".venv" / "conformance"
 _RESULTS: Final = re.compile(r"(?:server-)?(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 # The longest that a run may take, in seconds. The suite itself gives each scenario thirty.
@@ -125,6 +127,37 @@ def run_client(revision: str, scenario: str, way: str, results: Path) -> list[Ch
     if not found:
         raise Broken(f"{scenario} found nothing:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return [check._replace(scenario=scenario) for file in found for check in _read(file.parent)]
+
+
+def record(alone: Mapping[str, list[Check]]) -> None:
+    """Write down what the client passes alone, by revision: a run behind our bridge is compared with that."""
+    found = {
+        revision: [[*check, count] for check, count in sorted(passed(checks).items())]
+        for revision, checks in alone.items()
+    }
+    lines = ",\n".join(
+        f" {json.dumps(name)}: [\n" + ",\n".join(f"  {json.dumps(check)}" for check in checks) + "\n ]"
+        for name, checks in found.items()
+    )
+    _RECORD.write_text(f'{{"suite": {json.dumps(_version())}, "passed": {{\n{lines}\n}}}}\n')
+
+
+def recorded(revision: str, scenario: str) -> list[Check]:
+    """What the client passes alone in a scenario."""
+    found = json.loads(_RECORD.read_text())
+    if found["suite"] != _version():
+        raise Broken(f"{_RECORD.name} is of another version; run python -m tests.conformance.table")
+    return [
+        Check(name, id_, title, "SUCCESS")
+        for name, id_, title, count in found["passed"][revision]
+        if name == scenario
+        for _ in range(count)
+    ]
+
+
+def _version() -> str:
+    version: str = json.loads(_PACKAGE.read_text())["dependencies"]["conformance-next"]
+    return version
 
 
 def _read(folder: Path) -> list[Check]:

@@ -17,6 +17,7 @@ from .suite import (
     lost,
     lost_twice,
     problems,
+    record,
     run,
     run_client,
     scenarios,
@@ -56,6 +57,7 @@ def main() -> None:
 def clients() -> None:
     """The client scenarios: a client alone, and the same one behind our bridge."""
     details: list[str] = []
+    alone: dict[str, list[Check]] = {}
     print("| revision | the client alone | behind `mcp-envelope proxy --url` |\n|---|---|---|")
     for revision in CLIENT_SCENARIOS:
         found: dict[str, list[Check]] = {"direct": [], "bridge": []}
@@ -63,9 +65,11 @@ def clients() -> None:
             for way, checks in found.items():
                 with tempfile.TemporaryDirectory() as temporary:
                     checks += run_client(revision, scenario, way, Path(temporary) / "results")
+        alone[revision] = found["direct"]
         details += [f"{revision}, {way}: {each.told}" for way in found for each in problems(found[way])]
         print(f"| {revision} | {_cell(found['direct'])} | {_cell(found['bridge'])} |", flush=True)
     print("\n" + "\n".join(f"- {detail}" for detail in details))
+    record(alone)
 
 
 def _cell(checks: list[Check]) -> str:

@@ -126,6 +126,7 @@ def test_by_keyboard_alone(shown: Page) -> None:
     shown.keyboard.press("ArrowRight")
     expect(shown.locator("#shown")).to_be_visible()
     shown.keyboard.press("ArrowLeft")
+    expect(shown.locator('#tree [data-path="/tickets/0"]')).to_be_visible(timeout=WAIT)
     shown.locator('#tree [tabindex="0"]').focus()
     shown.keyboard.press("ArrowDown")
     shown.keyboard.press("ArrowDown")
