@@ -10,8 +10,15 @@ import random
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 _FUZZ_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
+
+# Hypothesis also draws constants from whatever modules happen to be loaded, which differs between the processes
+# that share out the tests. There is no setting for that.
+assert callable(providers._get_local_constants)
+if not _FUZZ_EXAMPLES:
+    providers._get_local_constants = lambda: providers._local_constants
 
 settings.register_profile(
     "test",

@@ -343,6 +343,14 @@ def test_the_smallest_budget_is_kept(payload: Any, handle: str | None, meter: st
         assert handle.encode() in sealed.content
 
 
+def test_whitespace_that_goes_beside_a_cut_is_announced(tmp_path: Path) -> None:
+    rows = [{"id": number, "name": f"row {number}"} for number in range(12)]
+    blob = {"type": "resource", "resource": {"uri": "file:///b", "blob": "QUJD" * 400}}
+    sealed = seal([blob, {"type": "text", "text": json.dumps(rows, indent=8)}], tokens=250)
+    assert [cut.path for cut in sealed.cuts] == ["/content/0"]
+    assert "without its whitespace" in sealed.content.decode()
+
+
 @pytest.mark.parametrize("kind", ["object", "list", "block", "resource"])
 def test_whitespace_goes_before_anything_else_and_is_announced(kind: str, tmp_path: Path) -> None:
     rows = [{"id": number, "name": f"row {number}"} for number in range(60)]

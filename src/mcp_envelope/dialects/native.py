@@ -338,13 +338,17 @@ def _repeats(plan: Plan, structured: Lane) -> bool:
 
 def _is_respelled(payload: Payload, lane: Lane) -> bool:
     """Whether a text that is shown whole is JSON without the whitespace it had."""
-    if lane.cuts:
-        return False
     if payload.text is not None:
         # The notice may stand behind an opening brace.
-        return payload.text.strip(WHITESPACE)[1:] not in lane.measured
-    blocks = read_blocks(payload.blocks or ())
-    texts = [bytes(block.node.raw) for block in blocks if isinstance(block, TextBlock) and block.node]
+        return not lane.cuts and payload.text.strip(WHITESPACE)[1:] not in lane.measured
+    named = {cut.path.split("/")[2] for cut in lane.cuts if cut.path.startswith("/content/")}
+    shown = min((cut.kept for cut in lane.cuts if cut.path == "/content"), default=None)
+    blocks = enumerate(read_blocks((payload.blocks or ())[:shown]))
+    texts = [
+        bytes(block.node.raw)
+        for index, block in blocks
+        if isinstance(block, TextBlock) and block.node and str(index) not in named
+    ]
     return not all(text in lane.json for text in texts)
 
 
