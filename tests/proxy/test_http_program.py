@@ -83,7 +83,8 @@ def test_a_thousand_calls_at_a_time(tmp_path: Path) -> None:
     assert "mcp_envelope_upstream_errors_total 0\n" in samples
     assert f'mcp_envelope_calls_total{{outcome="cut"}} {cut}\n' in samples
     assert "mcp_envelope_requests_in_flight 0\n" in samples
-    assert grown < 600 << 20
+    # 50 MB are the exact meter's, which is loaded with the first result that is cut.
+    assert grown < 700 << 20
     assert "Traceback" not in words
 
 

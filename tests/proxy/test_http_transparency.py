@@ -125,7 +125,9 @@ class _Pair:
         for address in (self.direct, self.through):
             before = len(self.server.seen)
             got.append(_ask(address, method, path, headers, body))
-            (request,) = self.server.seen[before:]
+            requests = self.server.seen[before:]
+            assert len(requests) == 1
+            request = requests[0]
             seen.append((request.method, request.path, request.query, _kept(request.headers), request.body))
         assert got[1] == got[0]
         assert seen[1] == seen[0]
