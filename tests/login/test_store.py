@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcp_envelope.login.challenge import challenge_of
-from mcp_envelope.login.store import Challenge, Login, Secrets, Store, canonical, is_safe
+from mcp_envelope.login.store import Challenge, Login, LoginStore, Secrets, canonical, is_safe
 
 from ..proxy import programs
 from ..proxy.sites import call
@@ -146,7 +146,7 @@ def test_a_keyring_that_is_gone_means_a_new_login(site: Site, tmp_path: Path) ->
 
 
 def _count(folder: Path, rounds: int) -> None:
-    store = Store(folder)
+    store = LoginStore(folder)
     for _ in range(rounds):
         with store.lock("https://example.com"):
             login = store.load("https://example.com")
@@ -157,7 +157,7 @@ def _count(folder: Path, rounds: int) -> None:
 
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
-    store = Store(tmp_path)
+    store = LoginStore(tmp_path)
     store.save(Login(url="https://example.com", secrets=Secrets("0")))
     context = multiprocessing.get_context("spawn")
     running = [context.Process(target=_count, args=(tmp_path, 50)) for _ in range(3)]

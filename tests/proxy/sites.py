@@ -11,7 +11,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 import msgspec
 import uvicorn
+from mcp import Client
 
 from mcp_envelope.config import Settings
 from mcp_envelope.gateway import Gateway
@@ -306,6 +307,23 @@ def messages(response: httpx2.Response) -> list[Any]:
         lines = response.content.split(b"\n")
         return [msgspec.json.decode(line[6:]) for line in lines if line.startswith(b"data: {")]
     return [msgspec.json.decode(response.content)]
+
+
+def call_at_once(clients: Sequence[Client]) -> None:
+    """Each client makes six calls at a time beside the others, and gets its own answers, every other one cut."""
+
+    async def one(number: int, connecting: Client) -> None:
+        async with connecting as client:
+            calls = [{"count": 2 if step % 2 else 3000, "tag": f"{number}-{step}"} for step in range(6)]
+            results = await asyncio.gather(*[client.call_tool("rows", arguments) for arguments in calls])
+        for step, result in enumerate(results):
+            assert result.structured_content["rows"][0]["name"] == f"{number}-{step} 0"
+            assert ("_envelope" in result.structured_content) == (step % 2 == 0)
+
+    async def run() -> None:
+        await asyncio.gather(*[one(*each) for each in enumerate(clients)])
+
+    asyncio.run(run())
 
 
 def structured(response: httpx2.Response) -> Any:

@@ -140,21 +140,4 @@ def test_streams_that_merely_listen_end_when_the_proxy_does(tmp_path: Path) -> N
 
 def test_many_calls_at_a_time_on_one_connection_each(ways: dict[str, str]) -> None:
     """Clients of both eras beside each other; every one gets its own answer."""
-
-    async def one(number: int) -> None:
-        mode = _ERAS[number % 2]
-        async with Client(ways["http"], mode=mode) as client:
-            results = await asyncio.gather(
-                *[
-                    client.call_tool("rows", {"count": 2 if step % 2 else 3000, "tag": f"{number}-{step}"})
-                    for step in range(6)
-                ]
-            )
-        for step, result in enumerate(results):
-            assert result.structured_content["rows"][0]["name"] == f"{number}-{step} 0"
-            assert ("_envelope" in result.structured_content) == (step % 2 == 0)
-
-    async def run() -> None:
-        await asyncio.gather(*[one(number) for number in range(8)])
-
-    asyncio.run(run())
+    sites.call_at_once([Client(ways["http"], mode=_ERAS[number % 2]) for number in range(8)])

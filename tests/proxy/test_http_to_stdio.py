@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import sys
@@ -15,7 +14,7 @@ import httpx2
 import pytest
 from mcp import Client
 
-from . import programs, talks
+from . import programs, sites, talks
 from .harness import OBLIGING
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -60,23 +59,7 @@ def test_what_the_server_says_of_its_own_accord(ways: dict[str, str], talk: talk
 @pytest.mark.parametrize("kind", ["own", "shared"])
 def test_every_client_gets_its_own_answers(ways: dict[str, str], kind: str) -> None:
     """The clients use the same ids, and both eras go on beside each other."""
-
-    async def one(number: int) -> None:
-        async with Client(ways[kind], mode=("legacy", "auto")[number % 2]) as client:
-            results = await asyncio.gather(
-                *[
-                    client.call_tool("rows", {"count": 2 if step % 2 else 3000, "tag": f"{number}-{step}"})
-                    for step in range(6)
-                ]
-            )
-        for step, result in enumerate(results):
-            assert result.structured_content["rows"][0]["name"] == f"{number}-{step} 0"
-            assert ("_envelope" in result.structured_content) == (step % 2 == 0)
-
-    async def run() -> None:
-        await asyncio.gather(*[one(number) for number in range(6)])
-
-    asyncio.run(run())
+    sites.call_at_once([Client(ways[kind], mode=("legacy", "auto")[number % 2]) for number in range(6)])
 
 
 # -- sessions, by hand --------------------------------------------------------------------------------------

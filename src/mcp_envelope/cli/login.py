@@ -21,7 +21,7 @@ from .console import BadInput, Misuse, Parser
 if TYPE_CHECKING:
     from ..login.oauth import Wanted
     from ..login.redirect import Listener
-    from ..login.store import Grant, Login, Store
+    from ..login.store import Grant, Login, LoginStore
 
 _FAILED: Final = 1
 _PATIENCE: Final = 300
@@ -55,9 +55,9 @@ def run(arguments: list[str]) -> int:
     import anyio
 
     from ..login import oauth
-    from ..login.store import Store, Unstorable
+    from ..login.store import LoginStore, Unstorable
 
-    store = Store()
+    store = LoginStore()
     known = store.load(url)
     wanted = _wanted(options, known, wanted_client)
     try:
@@ -101,7 +101,7 @@ def require_extra() -> None:
             raise Misuse(f"a login needs an extra ({name} is missing): pip install 'mcp-envelope[login]'")
 
 
-def place(store: Store, login: Login) -> str:
+def place(store: LoginStore, login: Login) -> str:
     """Where the secrets of a login are."""
     from ..login.store import keyring_name
 

@@ -26,10 +26,10 @@ examples:
 
 
 def run(arguments: list[str]) -> int:
-    from ..login.store import Store, Unstorable
+    from ..login.store import LoginStore, Unstorable
 
     options = make_parser().parse_args(arguments)
-    url, store = server_url(options.url), Store()
+    url, store = server_url(options.url), LoginStore()
     try:
         with store.lock(url):
             login = store.load(url)

@@ -31,10 +31,10 @@ _NEEDED: Final = ("login needed", "more rights needed", "expired")
 
 
 def run(arguments: list[str]) -> int:
-    from ..login.store import Store
+    from ..login.store import LoginStore
 
     options = make_parser().parse_args(arguments)
-    logins = [_facts(login) for login in Store().all()]
+    logins = [_facts(login) for login in LoginStore().all()]
     if options.json:
         console.write_json(logins)
     elif not logins:

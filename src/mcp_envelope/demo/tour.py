@@ -9,6 +9,7 @@ terminal; in a pipe, the output is plain.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import random
@@ -42,7 +43,8 @@ broken: list[str] = []
 
 def run() -> bool:
     """Show everything, and return whether every promise was kept."""
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
         # The vault disappears with the folder, and your own settings don't affect the demo.

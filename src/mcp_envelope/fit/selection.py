@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from heapq import nlargest
 from itertools import accumulate
 from typing import Any, Final
 
@@ -151,14 +152,14 @@ def _matching(items: Sequence[Buffer], words: Sequence[str]) -> list[int]:
     text = b"\n".join(items).lower()
     ends = list(accumulate([len(item) + 1 for item in items]))
     average = len(text) / len(items)
-    scores: Counter[int] = Counter()
+    scores: defaultdict[int, float] = defaultdict(float)
     for word in words:
         counts = _occurrences(text, ends, word.encode("utf-8", "replace"))
         weight = math.log(1 + (len(items) - len(counts) + 0.5) / (len(counts) + 0.5))
         for index, count in counts.items():
             length = 1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * len(items[index]) / average
-            scores[index] += weight * count * (_SATURATION + 1) / (count + _SATURATION * length)  # type: ignore[assignment]
-    return [index for index, _ in scores.most_common(_MOST_OF_A_KIND)]
+            scores[index] += weight * count * (_SATURATION + 1) / (count + _SATURATION * length)
+    return nlargest(_MOST_OF_A_KIND, scores, key=scores.__getitem__)
 
 
 def _occurrences(text: bytes, ends: Sequence[int], word: bytes) -> Counter[int]:

@@ -31,7 +31,7 @@ _DONE: Final = (
 _NOT_OURS: Final = "This is not what mcp-envelope waits for."
 
 
-class Answer(NamedTuple):
+class AuthorizationResponse(NamedTuple):
     """What the authorization server said, by way of the browser."""
 
     code: str = ""
@@ -47,13 +47,13 @@ class Listener:
         self.redirect_uri = f"http://{_HOST}:{port}{_PATH}"
         self._names = (f"{_HOST}:{port}", f"localhost:{port}")
         self._state = ""
-        self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._answer: asyncio.Future[AuthorizationResponse] = asyncio.get_running_loop().create_future()
 
     def expect(self, authorization_url: str) -> None:
         """The answer to come is the one to this address."""
         self._state = _first(urlsplit(authorization_url).query, "state")
 
-    async def answer(self) -> Answer:
+    async def answer(self) -> AuthorizationResponse:
         return await self._answer
 
     def take(self, address: str) -> bool:
@@ -88,12 +88,14 @@ class Listener:
         return first.startswith(f"GET {_PATH}?") and len(hosts) == 1 and hosts[0].lower() in self._names
 
 
-def _answer(query: str) -> Answer:
+def _answer(query: str) -> AuthorizationResponse:
     said = parse_qs(query, max_num_fields=50)
     if any(len(values) > 1 for values in said.values()):
-        return Answer()
+        return AuthorizationResponse()
     issuer = said.get("iss", [None])[0]
-    return Answer(_first(query, "code"), _first(query, "state"), issuer, _first(query, "error"))
+    return AuthorizationResponse(
+        _first(query, "code"), _first(query, "state"), issuer, _first(query, "error")
+    )
 
 
 def _first(query: str, name: str) -> str:

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from ..proxy.headers import origin
 from .challenge import challenge_of
-from .store import Challenge, Login, Store, Unstorable, canonical, is_safe
+from .store import Challenge, Login, LoginStore, Unstorable, canonical, is_safe
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -49,10 +49,10 @@ class Invitation:
 class LoginSession:
     """The login at one server."""
 
-    def __init__(self, url: str, store: Store | None = None) -> None:
+    def __init__(self, url: str, store: LoginStore | None = None) -> None:
         self.url = canonical(url)
         self.command = f"mcp-envelope login {shlex.quote(self.url)}"
-        self._store = store or Store()
+        self._store = store or LoginStore()
         self._login: Login | None = None
         self._version: object = None
         self._renewing = anyio.Lock()

@@ -111,7 +111,7 @@ def is_safe(url: str) -> bool:
     return urlsplit(url).scheme == "https" or is_loopback(url)
 
 
-class Store:
+class LoginStore:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or state_folder() / "logins"
 

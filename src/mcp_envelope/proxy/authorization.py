@@ -53,7 +53,7 @@ _NO_STORE: Final = ("cache-control", "no-store")
 Members = dict[str, Any]
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What a client gets."""
 
     status: int
@@ -129,7 +129,7 @@ class LoginFront:
 
     async def answer(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
-    ) -> Answer | None:
+    ) -> HttpResponse | None:
         """Answer what a client asks of an authorization server that looks like ours; None if it isn't that."""
         base = base_of(headers)
         if not base or _FRONT not in path:
@@ -139,14 +139,14 @@ class LoginFront:
             found = await self._metadata(which)
             if found is not None:
                 shown = encode(_fronted(found, f"{base}{_FRONT}/{which}"))
-                return Answer(200, [("content-type", JSON), _NO_STORE], shown)
+                return HttpResponse(200, [("content-type", JSON), _NO_STORE], shown)
         if match := _FRONT_ENDPOINT.fullmatch(path):
             metadata = await self._metadata(match[1])
             if metadata is not None and method == "GET" and match[2] == "authorize":
                 there = metadata["authorization_endpoint"]
                 asked = await self._with_resource(query, base)
                 location = there + ("&" if urlsplit(there).query else "?") + asked
-                return Answer(302, [("location", location), _NO_STORE], b"")
+                return HttpResponse(302, [("location", location), _NO_STORE], b"")
             if metadata is not None and method == "POST" and match[2] == "token":
                 return await self._token(metadata["token_endpoint"], headers, body, base)
         return None
@@ -222,9 +222,11 @@ class LoginFront:
             ]
         )
 
-    async def _token(self, url: str, headers: Mapping[str, str], body: bytes, base: str) -> Answer | None:
+    async def _token(
+        self, url: str, headers: Mapping[str, str], body: bytes, base: str
+    ) -> HttpResponse | None:
         if len(body) > _LARGEST_FORM or headers.get("content-type", "").partition(";")[0] != _FORM:
-            return Answer(415, [_NO_STORE], b"")
+            return HttpResponse(415, [_NO_STORE], b"")
         form = (await self._with_resource(body.decode("latin-1"), base)).encode()
         sent = [
             (name, headers[name]) for name in ("authorization", "accept", "user-agent") if name in headers
@@ -232,7 +234,9 @@ class LoginFront:
         try:
             return await self._ask("POST", url, [*sent, ("content-type", _FORM)], form)
         except (Unanswered, TimeoutError):
-            return Answer(502, [("content-type", JSON), _NO_STORE], b'{"error":"temporarily_unavailable"}')
+            return HttpResponse(
+                502, [("content-type", JSON), _NO_STORE], b'{"error":"temporarily_unavailable"}'
+            )
 
     # -- requests -------------------------------------------------------------------------------------------
 
@@ -264,11 +268,11 @@ class LoginFront:
         self._documents[url] = monotonic() + _FRESH, found
         return found
 
-    async def _ask(self, method: str, url: str, headers: Headers, body: bytes) -> Answer:
+    async def _ask(self, method: str, url: str, headers: Headers, body: bytes) -> HttpResponse:
         with anyio.fail_after(_TIMEOUT):
             response = await self._pool.send(method, url, headers, body)
             try:
-                return Answer(
+                return HttpResponse(
                     response.status,
                     without_encoding(end_to_end(response.headers)),
                     await small_body(response),

@@ -15,6 +15,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import UNSET, Raw, UnsetType
@@ -709,7 +710,7 @@ class Router:
                 self._answer(frame, {"tasks": found})
 
         for member in members:
-            self._ask(member, "tasks/list", {}, lambda answer, whose=member: heard(whose, answer))  # type: ignore[misc]
+            self._ask(member, "tasks/list", {}, partial(heard, member))
         if not members:
             self._answer(frame, {"tasks": []})
 
