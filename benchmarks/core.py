@@ -22,7 +22,6 @@ from benchmarks.samples import (
 )
 
 from mcp_envelope import Schema, seal
-from mcp_envelope.budget import MeterUnavailable
 from mcp_envelope.budget import meter_named as meter
 from mcp_envelope.config.policy import Policy
 from mcp_envelope.fit.record_formats import FORMS
@@ -48,14 +47,14 @@ def typed(
         columns={"ms": "{:.2f}", "× encode": "{:.2f}", "seal is faster": "{:.1f} ×", "tokens": "{:,.0f}"}
         | {"valid": "{}"},
         note=f"Processor time, best of the rounds. The others get {characters:,} characters, as\n"
-        f"many as seal used. Tokens by the meter {_judge().name}. Valid: what the model gets conforms to\n"
+        "many as seal used. Tokens by the meter exact. Valid: what the model gets conforms to\n"
         "the output schema.",
     )
     for name, call in calls.items():
         text = _text_of(call())
         is_engine = name not in (ENCODE, PLAIN, "seal, bytes in")
         faster = times.ratio(name, "seal") if is_engine and name != "seal" else None
-        tokens = _judge().count(text) if name != ENCODE else None
+        tokens = meter("exact").count(text) if name != ENCODE else None
         valid = _validity(text) if name != ENCODE else None
         table.add(name, 1000 * times.best(name), times.ratio(name, ENCODE), faster, tokens, valid)
     for name in [name for name in ENGINES if name not in calls]:
@@ -140,9 +139,6 @@ def shapes(seconds: float) -> Table:
         "time, best of the rounds. The size is the payload's own if it comes as bytes, else its JSON's.",
     )
     for name in SHAPES:
-        if name.endswith("exact") and not _has_exact():
-            table.add(name, "not installed")
-            continue
         progress(f"shape: {name}")
         found = measure(name, "seal", seconds)
         if found is None:
@@ -175,7 +171,7 @@ def quality() -> Table:
             used = seal(payload, tokens=tokens, read_as="text").report.content_used / tokens
             table.add(label, used, None, used)
             table.check(label, 100 * used, "≥", 95, "% of the budget")
-    for name in ("estimate", "chars4", *(["exact"] if _has_exact() else [])):
+    for name in ("estimate", "chars4", "exact"):
         shares = _lane_shares(uniform, name, [("orders",)], schema=ADVERTISED)
         label = f"1,000 records, meter {name}"
         table.add(label, min(shares[0]), *shares[0])
@@ -198,7 +194,7 @@ def forms() -> Table:
         title="1,000 flat records as text, in each form of `table`",
         columns={"records": "{:,.0f}", "× json": "{:.2f}", "tokens": "{:,.0f}", "per record": "{:.1f}"},
         note="Tokens of the whole text lane, with the notice, its profile and the rows that are kept\n"
-        f"besides the beginning. By the meter {_judge().name}.",
+        "besides the beginning. By the meter exact.",
     )
     records = [
         {
@@ -215,7 +211,7 @@ def forms() -> Table:
     for tokens in (2_000, 8_000):
         plain = 0
         for form in FORMS:
-            policy = Policy(table=form, tokens=tokens, meter=_judge().name)
+            policy = Policy(table=form, tokens=tokens, meter="exact")
             sealed = seal(json.dumps(records), policy=policy, handle=HANDLE, read_as="text")
             kept, used = sealed.content_cuts[0].kept, sealed.report.content_used
             plain = plain or kept
@@ -247,18 +243,6 @@ def _at(document: bytes, path: tuple[str, ...]) -> bytes:
 
 def _installed(calls: dict[str, Call | None]) -> dict[str, Call]:
     return {name: call for name, call in calls.items() if call is not None}
-
-
-def _has_exact() -> bool:
-    try:
-        meter("exact").count(b"")
-    except MeterUnavailable:
-        return False
-    return True
-
-
-def _judge() -> Any:
-    return meter("exact" if _has_exact() else "estimate")
 
 
 def _text_of(result: Any) -> bytes:

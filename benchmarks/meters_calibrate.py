@@ -61,7 +61,7 @@ def shares(texts: dict[str, bytes]) -> list[float]:
     starts at nothing, because groups are counted apart, and so does a space after a space, because long runs are
     one token.
     """
-    tokenizer = meters._load()
+    tokenizer = meters._tokenizer()
     begun, seen = [0.5] * 256, [1.0] * 256
     for text in texts.values():
         pairs = meters._pairs(text[: meters._BLOCK])

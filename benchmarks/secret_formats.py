@@ -140,6 +140,7 @@ Atlassian Bitbucket app password|atlassian-token|ATBB{w32}
 AWS access key|aws-access-key|AKIA{k16}
 AWS session key|aws-access-key|ASIA{k16}
 AWS secret key|aws-secret-key|aws_secret_access_key = «{b40}»
+AWS session token|aws-session-token|IQoJb3JpZ2luX2Vj{b300}
 AWS Bedrock|aws-bedrock-key|ABSK{b128}
 Azure AD client secret|azure-ad-secret|{w3}8Q~{w34}
 Azure DevOps|azure-devops-token|{w76}AZDO{w4}
@@ -150,10 +151,12 @@ Brevo|brevo-key|xkeysib-{x64}-{w16}
 Buildkite|buildkite-token|bkua_{x40}
 Cerebras|cerebras-key|csk-{a48}
 CircleCI|circleci-token|CCIPAT_{w22}_{x40}
+ClickUp|clickup-token|pk_{d8}_{A32}
 Clojars|clojars-token|CLOJARS_{x60}
 Cloudflare origin CA|cloudflare-key|v1.0-{x24}-{x146}
 Contentful|contentful-token|CFPAT-{u43}
 crates.io|crates-token|cio{w32}
+Cursor|cursor-key|key_{x64}
 Databricks|databricks-token|dapi{x32}
 dbt Cloud|dbt-token|dbtc_{w40}
 DigitalOcean|digitalocean-token|dop_v1_{x64}
@@ -163,6 +166,7 @@ Doppler|doppler-token|dp.pt.{w43}
 Dropbox|dropbox-token|sl.u.{u140}
 Duffel|duffel-token|duffel_live_{u43}
 Dynatrace|dynatrace-token|dt0c01.{A24}.{A64}
+E2B|e2b-key|e2b_{x40}
 EasyPost|easypost-key|EZAK{w54}
 ElevenLabs|elevenlabs-key|sk_{x48}
 Facebook|facebook-token|EAAB{w160}
@@ -182,9 +186,13 @@ Google OAuth client secret|google-oauth|GOCSPX-{u28}
 Google OAuth refresh|google-oauth|1//0{u98}
 Grafana service account|grafana-token|glsa_{w32}_{x8}
 Groq|groq-key|gsk_{w52}
+Helicone|helicone-key|sk-helicone-{a7}-{a7}-{a7}-{a7}
 Heroku|heroku-key|HRKU-AA{u58}
+Honeycomb|honeycomb-key|hcaik_{a58}
 HubSpot|hubspot-token|pat-na1-{uuid}
 Hugging Face|huggingface-token|hf_{l34}
+Infisical|infisical-token|st.{uuid}.{x32}.{x32}
+Jina|jina-key|jina_{w60}
 Langfuse|langfuse-key|sk-lf-{uuid}
 LangSmith|langsmith-key|lsv2_pt_{x32}_{x10}
 LaunchDarkly SDK|launchdarkly-key|sdk-{uuid}
@@ -192,6 +200,7 @@ Linear|linear-key|lin_api_{w40}
 Mailchimp|mailchimp-key|{x32}-us14
 Mailgun|mailgun-key|{x32}-{x8}-{x8}
 Mapbox secret|mapbox-token|sk.eyJ{u80}.{u22}
+Neon|neon-key|napi_{a64}
 Netlify|netlify-token|nfp_{w36}
 New Relic|newrelic-key|NRAK-{A27}
 Notion|notion-token|ntn_{w46}
@@ -202,6 +211,7 @@ OpenAI, older|openai-key|sk-{w48}
 OpenAI project|openai-key|sk-proj-{u120}
 OpenAI service account|openai-key|sk-svcacct-{u120}
 OpenRouter|openrouter-key|sk-or-v1-{x64}
+Paddle|paddle-key|pdl_live_apikey_{a26}_{w22}_{w3}
 PayPal Braintree|paypal-token|access_token$production${a16}${x32}
 Perplexity|perplexity-key|pplx-{w48}
 Pinecone|pinecone-key|pcsk_{w6}_{w63}
@@ -218,6 +228,8 @@ Render|render-key|rnd_{w32}
 Replicate|replicate-token|r8_{w37}
 Resend|resend-key|re_{w8}_{w24}
 RubyGems|rubygems-key|rubygems_{x48}
+RunPod|runpod-key|rpa_{w46}
+Salesforce session|salesforce-token|00D{w12}!{w96}
 SendGrid|sendgrid-key|SG.{u22}.{u43}
 Sentry user|sentry-token|sntryu_{x64}
 Sentry organization|sentry-token|sntrys_eyJ{w180}
@@ -226,6 +238,7 @@ Shopify|shopify-token|shpat_{x32}
 Slack bot|slack-token|xoxb-{d12}-{d13}-{w24}
 Slack user|slack-token|xoxp-{d12}-{d12}-{d13}-{x32}
 Slack app|slack-token|xapp-1-A{A10}-{d13}-{x64}
+Slack cookie|slack-token|xoxd-{w140}
 Slack webhook|slack-webhook|https://hooks.slack.com/services/«T{A8}/B{A10}/{w24}»
 SonarQube|sonarqube-token|sqp_{x40}
 Sourcegraph|sourcegraph-token|sgp_{x16}_{x40}
@@ -260,11 +273,18 @@ _KEYS: Final = """
 netrc|password|machine api.local login ada password «{w12}»
 curl -u|password|curl -s -u ada:«{w12}» https://api.local/v1
 pgpass|password|db.local:5432:app:ada:«{w14}»
+Redis configuration|password|requirepass «{w20}»
+mysql|password|mysql -u root -p«{w14}» app
+XML element|password|<server><password>«{w14}»</password></server>
+XML attribute|password|<add key="DbPassword" value="«{w14}»" />
 sshpass|password|sshpass -p '«{w12}»' ssh ada@host
 SQL user|password|CREATE USER ada IDENTIFIED BY '«{w12}»';
 YAML password|credential|  password: «{w12}»
 YAML, chosen by hand|credential|  password: «hunter2»
 dotenv password|credential|DB_PASSWORD=«{w16}»
+dotenv, shorter|credential|DB_PASS=«{w16}»
+Rails|credential|secret_key_base: «{x128}»
+Laravel|credential|APP_KEY=«base64:{w43}=»
 dotenv secret|credential|SESSION_SECRET="«{w32}»"
 npmrc|credential|//registry.local/:_authToken=«{w36}»
 JSON api key|credential|{"apiKey": "«{w32}»"}
@@ -303,5 +323,11 @@ FORMATS: Final[list[Format]] = [
     Format("kubeconfig", "private-key", "tokens", _kubeconfig),
     Format("Basic header", "authorization", "tokens", _basic),
     Format("Docker auth", "credential", "keys", _docker),
+    Format(
+        "netrc, in lines",
+        "password",
+        "keys",
+        _fill("machine api.local\n  login ada\n  password «{w12}»\n"),
+    ),
     *_listed(_KEYS, "keys"),
 ]

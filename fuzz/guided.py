@@ -17,8 +17,18 @@ import atheris
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
-with atheris.instrument_imports(include=["mcp_envelope"]):
-    from fuzz.targets import SEEDS, TARGETS, Mistakes
+# Where each target looks for new ways, so that it isn't led astray by what others are about.
+WATCHED = {
+    "frames": ["proxy", "jsontext", "errors", "outcome"],
+    "conversations": ["fit", "schema", "lanes", "payload"],
+    "handles": ["vault", "proxy"],
+    "queries": ["vault"],
+    "settings": ["config"],
+    "clients": ["clients", "jsontext"],
+}
+
+with atheris.instrument_imports(include=[f"mcp_envelope.{each}" for each in WATCHED[sys.argv[1]]]):
+    from fuzz.targets import SEEDS, TARGETS, Mistakes, hurry
 
 
 def main() -> None:
@@ -30,6 +40,7 @@ def main() -> None:
     log = logging.getLogger("mcp_envelope")
     log.addHandler(Mistakes())
     log.propagate = False
+    hurry()
     atheris.Setup([sys.argv[0], str(corpus), "-rss_limit_mb=4096", "-max_len=4096", *options], TARGETS[name])
     atheris.Fuzz()
 

@@ -1,7 +1,8 @@
 """What is fuzzed: each target takes any bytes, and raises if a promise doesn't hold for them.
 
-Strategy: the bytes are what a stranger controls (frames, arguments, files), or choices of which Hypothesis makes
-a result and its schema. Everything runs in one process, so that a fuzzer tries hundreds in a second.
+Strategy: the bytes are what a stranger controls (frames, arguments, files), or choices of which `fuzz/shapes.py`
+makes a result and its schema. Everything runs in one process, without a disk, at the smallest budget and with
+results that are just larger than it, so that a fuzzer tries hundreds in a second.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -16,11 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import jsonschema_rs
-from hypothesis import given
-from hypothesis import strategies as st
-from tests.proxy.harness import Talk, call, frame, request, result, texts, tool
+import msgspec
+from fuzz.memory import MemoryStore
+from fuzz.shapes import Choices
+from tests.proxy.harness import NOTICE, Talk, call, frame, request, result, texts, tool
 from tests.shown import shown
-from tests.strategies import large_values, object_shapes
 
 from mcp_envelope.clients import config_file, wrapping
 from mcp_envelope.clients.config_file import NotConfig
@@ -30,12 +32,13 @@ from mcp_envelope.config import Settings
 from mcp_envelope.config.files import Broken, read_toml
 from mcp_envelope.config.policy import SETTINGS
 from mcp_envelope.envelope import seal
-from mcp_envelope.vault.sqlite import SQLiteStore
+from mcp_envelope.vault import grep, query, sql
 from mcp_envelope.vault.vault import Vault
 
 Target = Callable[[bytes], object]
 
-TOKENS: Final = 200
+TOKENS: Final = 128
+MOST: Final = 4000
 WISH: Final = WrapOptions(Launch(("/opt/bin/mcp-envelope",)), with_remote=True)
 
 
@@ -52,12 +55,22 @@ def folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="fuzz-"))
 
 
+@cache
+def _settings() -> Settings:
+    """The same for all: nothing changes them, and to read them would cost as much as the rest."""
+    return Settings(os.devnull, {"MCP_ENVELOPE_TOKENS": str(TOKENS)})
+
+
+def talk_with(vault: Vault | str) -> Talk:
+    return Talk(folder(), TOKENS, settings=_settings(), vault=vault)
+
+
 # -- frames -------------------------------------------------------------------------------------------------
 
 
 def frames(data: bytes) -> None:
     """Lines into the interceptor, those that begin with `<` from the server: none raises, none is lost."""
-    talk = Talk(folder(), tokens=TOKENS, vault="none")
+    talk = talk_with("none")
     kept = 0
     for line in data.split(b"\n"):
         back, onward = talk.reply(line[1:]) if line[:1] == b"<" else talk.send(line)
@@ -70,42 +83,46 @@ def frames(data: bytes) -> None:
 # -- a whole conversation -----------------------------------------------------------------------------------
 
 
-@given(object_shapes.flatmap(lambda shape: st.tuples(st.just(shape.schema), shape.values)), large_values)
-def _conversation(typed: tuple[Any, Any], untyped: Any) -> None:
+def conversations(data: bytes) -> None:
     """A tool is listed and called: each lane fits, is valid, and what was cut is all there."""
+    choices = Choices(data)
     talk = _talk()
-    schema, value = typed
-    data = frame(value)
-    entries = {each["name"]: each for each in talk.listed(tool("typed", schema), tool("text"))}
-    told = entries["typed"].get("outputSchema")
-    got = talk.called("typed", {"content": texts(data.decode()), "structuredContent": value})
-    for lane in _lanes(got):
-        assert talk.gateway.policy("").budget.holds(lane)  # type: ignore[union-attr]
-    structured = got.get("structuredContent")
-    if structured is not None and structured != value and not got.get("isError") and told is not None:
-        assert jsonschema_rs.is_valid(told, structured)
-    said = json.dumps(untyped, ensure_ascii=False)
-    got = talk.called("text", {"content": texts(said)})
-    for lane in _lanes(got):
-        assert talk.gateway.policy("").budget.holds(lane)  # type: ignore[union-attr]
-    notice = got.get("_meta", {}).get("io.github.mcp-envelope/notice", {})
+    budget = {"tokenBudget": choices.one_of((TOKENS, TOKENS, 200, 500))}
+    if choices.below(2):
+        schema, value = choices.typed(3)
+        (entry, *_) = talk.listed(tool("typed", schema))
+        words = json.dumps(value) if choices.below(4) else "as told below"
+        got = talk.called("typed", {"content": texts(words), "structuredContent": value}, budget)
+        told, structured = entry.get("outputSchema"), got.get("structuredContent")
+        if structured is not None and structured != value and not got.get("isError") and told is not None:
+            assert jsonschema_rs.is_valid(told, structured)
+        whole: Any = value
+    else:
+        whole = choices.value(3)
+        words = whole if isinstance(whole, str) else json.dumps(whole, indent=choices.one_of((None, 2)))
+        talk.listed(tool("text"))
+        got = talk.called("text", {"content": texts(words)}, budget)
+    limit = talk.gateway.policy("", budget["tokenBudget"]).budget
+    assert limit is not None
+    assert all(map(limit.holds, _lanes(got)))
+    notice = got.get("_meta", {}).get(NOTICE, {})
     if notice.get("truncated"):
-        whole = _whole(talk, notice["handle"])
         # A text that isn't a document is kept in its block.
-        assert whole == untyped or whole["content"][0]["text"] == said
+        kept = _whole(talk, notice["handle"], MOST)
+        assert kept == whole or kept["content"][0]["text"] == words
 
 
 def _lanes(got: dict[str, Any]) -> list[bytes]:
     return [shown(got["content"]), *([frame(got["structuredContent"])] if "structuredContent" in got else [])]
 
 
-def _whole(talk: Talk, handle: str) -> Any:
+def _whole(talk: Talk, handle: str, tokens: int) -> Any:
     parts, offset = [], 0
     while True:
-        page = talk.read(handle, exact=True, offset=offset)
+        page = talk.read(handle, exact=True, offset=offset, tokenBudget=tokens)
         assert not page.get("isError"), page
         parts.append(page["content"][-1]["text"])
-        cuts = page.get("_meta", {}).get("io.github.mcp-envelope/notice", {}).get("dropped", [])
+        cuts = page.get("_meta", {}).get(NOTICE, {}).get("dropped", [])
         if not cuts:
             break
         offset = cuts[0]["offset"]
@@ -114,31 +131,26 @@ def _whole(talk: Talk, handle: str) -> Any:
 
 @cache
 def _talk() -> Talk:
-    return Talk(folder(), tokens=TOKENS, vault=str(folder() / "talk.db"))
-
-
-def conversations(data: bytes) -> None:
-    _conversation.hypothesis.fuzz_one_input(data)  # type: ignore[attr-defined]
+    return talk_with(Vault(MemoryStore(keeps=4)))
 
 
 # -- reading back -------------------------------------------------------------------------------------------
 
 SECRET: Final = "the neighbour's own words"
 ROWS: Final = [
-    {"id": n, "city": "Bern" if n % 3 else "Ulm", "size": n / 7, "note": "x" * n} for n in range(60)
+    {"id": n, "city": "Bern" if n % 3 else "Ulm", "size": n / 7, "note": "x" * n} for n in range(20)
 ]
 
 
 @cache
 def _stored() -> tuple[Talk, str, str]:
     """A conversation with a vault, the handle of a result in it, and one of somebody else's."""
-    path = folder() / "reads.db"
-    vault = Vault(SQLiteStore(path))
-    mine = seal(ROWS, budget=Talk(folder(), tokens=TOKENS).gateway.policy("").budget, vault=vault.of(None))
-    other = seal({"rows": [SECRET] * 600}, tokens=TOKENS, vault=vault.of("neighbour"))
+    vault = Vault(MemoryStore(keeps=2))
+    talk = talk_with(vault)
+    mine = seal(ROWS, budget=talk.gateway.policy("").budget, vault=vault.of(None))
+    other = seal({"rows": [SECRET] * 60}, tokens=TOKENS, vault=vault.of("neighbour"))
     assert mine.handle
     assert other.handle
-    talk = Talk(folder(), tokens=TOKENS, vault=str(path))
     talk.listed(tool("text"))
     return talk, mine.handle, other.handle
 
@@ -174,6 +186,12 @@ def handles(data: bytes) -> None:
     _read(arguments)
 
 
+def hurry() -> None:
+    """A search may take 10 seconds, and a fuzzer soon finds those that do. Once it is stopped, it was tried."""
+    for way in (grep, query, sql):
+        msgspec.structs.force_setattr(way.LIMITS, "seconds", 0.02)
+
+
 def queries(data: bytes) -> None:
     """Any text as SQL, JMESPath or a pattern, by its first letter."""
     _, mine, _ = _stored()
@@ -201,13 +219,14 @@ def settings(data: bytes) -> None:
 
 
 def clients(data: bytes) -> None:
-    """Any text as a client's configuration: unwrapping what was wrapped gives every byte back."""
+    """Any text as a client's configuration: unwrapping what was wrapped gives every byte back. Both may refuse."""
     for kind in ("json", "toml"):
         try:
             before = config_file.read(data, f"file.{kind}")
         except NotConfig:
             continue
         try:
+            wrapping.unwrap(before, None, lambda name: True)
             plan = wrapping.wrap(before, WISH, lambda name: True, lambda url: False)
         except Unsafe:
             continue
@@ -245,7 +264,7 @@ SEEDS: Final[dict[str, list[bytes]]] = {
         b'{"jsonrpc":"2.0","id":9,"method":"tasks/result","params":{"taskId":"a"}}\n<'
         b'{"jsonrpc":"2.0","id":"9","result":{"content":[],"resultType":"complete","_meta":{}}}',
     ],
-    "conversations": [bytes(range(256)) * 8, b"\0" * 400],
+    "conversations": [bytes(range(256)), bytes(range(255, 0, -1)), bytes(range(1, 256, 7)) * 4],
     "handles": [b"@\n\n0", b"^\n/3/city\n4", b"@\n/5\n2\n1-2\n\ntrue\n\n300", b"envelope://@", b'@\n"/"\n-1'],
     "queries": [
         b"sSELECT city, count(*), sum(size) FROM items GROUP BY 1 HAVING 1 < 2 ORDER BY 2 DESC LIMIT 5",
@@ -264,5 +283,8 @@ SEEDS: Final[dict[str, list[bytes]]] = {
         b'  "e": {"type": "http", "url": "https://f.example/mcp", "headers": {"G": "h"}},\n },\n}\n',
         b'[mcp_servers.a]\ncommand = "npx"\nargs = ["-y", "b"] # c\n[mcp_servers.a.env]\nD = "e"\n',
         b'{"projects":{"/a":{"mcpServers":{"b":{"command":"c"}}}}}',
+        b'{"mcpServers":{"a":{"command":"mcp-envelope","args":["proxy","--tokens","9","--","b"]},'
+        b'"c":{"command":"mcp-envelope","args":["proxy","--header-env","G=E1","--url","https://f.example"],'
+        b'"env":{"E1":"h"}}}}',
     ],
 }

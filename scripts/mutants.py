@@ -13,32 +13,42 @@ import ast
 import difflib
 import os
 import random
+import resource
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Final
 
+import hypothesis.stateful
+import jsonschema_rs
+import pytest
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = "src/mcp_envelope"
+# What the tests need, which is loaded once for all.
+LOADED: Final = hypothesis, jsonschema_rs
+# Bytes that a mutant may take, and seconds after which it counts as hanging though it does nothing.
+MEMORY, PATIENCE = 4 << 30, 900
 # The nearest tests of each module, quick ones first.
 NEAREST: Final = {
     "lanes": "test_lanes.py dialects/test_budgets.py test_outcome.py test_envelope.py",
     "payload": "test_payload.py test_outcome.py dialects/test_recognition.py test_envelope.py",
-    "fit/documents": "fit/test_documents.py fit/test_selection.py dialects/test_budgets.py test_envelope.py",
+    "fit/documents": "fit/test_documents.py fit/test_selection.py dialects/test_budgets.py test_envelope.py "
+    "dialects/test_record_formats.py",
     "fit/blocks": "fit/test_blocks.py test_outcome.py dialects/test_attachments.py dialects/test_budgets.py",
     "fit/pages": "fit/test_pages.py vault/test_pages.py vault/test_pages_in_dialects.py",
     "fit/selection": "fit/test_selection.py",
     "fit/survey": "fit/test_selection.py fit/test_survey.py",
-    "dialects/native": "dialects/test_golden.py dialects/test_recognition.py test_envelope.py",
+    "dialects/native": "dialects/test_record_formats.py dialects/test_golden.py dialects/test_recognition.py "
+    "test_envelope.py",
     "proxy/interceptor": "proxy/test_interceptor.py proxy/test_tool_lists.py proxy/test_reads.py",
 }
 
@@ -88,36 +98,38 @@ def changed(code: str, mutated: str) -> str:
     return "\n".join(lines)
 
 
-def passes(tree: Path, tests: str, timeout: float | None = None) -> bool:
+def passes(tree: Path, tests: str, seconds: int | None = None) -> tuple[bool, float]:
+    """Whether the tests pass, and how many seconds of a processor they took. Others may use it as well, so only
+    these seconds count: a mutant that takes more than so many hangs."""
     files = [f"tests/{test}" for test in tests.split()]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
-    running = subprocess.Popen(
-        command,
-        cwd=tree,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return running.wait(timeout) == 0
-    except subprocess.TimeoutExpired:
-        return False
-    finally:
-        if running.poll() is None:
-            os.killpg(running.pid, 9)
-            running.wait()
+    sys.stdout.flush()
+    # A copy of this process, which has loaded already what the tests need besides the package.
+    if (child := os.fork()) == 0:
+        os.setsid()
+        os.chdir(tree)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nowhere, stream)
+        if seconds is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+            signal.alarm(PATIENCE)
+        os.environ.update(PYTHONPATH=str(tree / "src"), QUICK="1")
+        sys.path[:0] = [str(tree / "src"), str(tree)]
+        os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--assert=plain", *files]))
+    _, status, used = os.wait4(child, 0)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    return status == 0, used.ru_utime + used.ru_stime
 
 
 def tested(tree: Path, module: str, count: int, seed: int) -> tuple[int, int]:
     """Return how many of the mutants of a module were killed, and how many there were."""
     path, tests = tree / PACKAGE / f"{module}.py", NEAREST[module]
-    started = time.monotonic()
-    if not passes(tree, tests):
+    passed, taken = passes(tree, tests)
+    if not passed:
         sys.exit(f"{module}: its tests fail without any change: {tests}")
-    timeout = 5 + 2 * (time.monotonic() - started)
+    seconds = round(5 + 2 * taken)
     code = path.read_text()
     killed = tried = 0
     for mutated, _ in zip(mutants(code, random.Random(f"{module} {seed}")), range(count), strict=False):
@@ -125,7 +137,7 @@ def tested(tree: Path, module: str, count: int, seed: int) -> tuple[int, int]:
         Path(cache_from_source(str(path))).unlink(missing_ok=True)
         path.write_text(mutated)
         tried += 1
-        if passes(tree, tests, timeout):
+        if passes(tree, tests, seconds)[0]:
             print(f"{module}: survived\n{changed(code, mutated)}", flush=True)
         else:
             killed += 1

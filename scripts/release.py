@@ -26,7 +26,7 @@ SOURCE = ROOT / "src" / "mcp_envelope"
 PLUGIN = SOURCE / "hosts" / "plugins" / "claude-code" / ".claude-plugin"
 # What the tests of the core need, besides the package.
 TOOLS = ("attrs", "hypothesis", "hypothesis-jsonschema", "jsonschema", "pydantic", "pytest", "pytest-xdist")
-EXTRAS = ("exact", "http", "images", "valkey", "sdk", "fastmcp")
+EXTRAS = ("http", "images", "valkey", "sdk", "fastmcp")
 CORE = ("tests/fit", "tests/jsontext", "tests/schema", "tests/dialects", "tests/test_envelope.py")
 UNRELEASED = "(unreleased)"
 

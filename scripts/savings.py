@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    files = "@modelcontextprotocol/server-filesystem", node("server-filesystem", str(ROOT))
+    files = "server-filesystem", node("server-filesystem", str(ROOT))
     git = "mcp-server-git", python("mcp_server_git", "--repository", str(ROOT))
     largest = max(PACKAGES.rglob("*.js"), key=lambda path: (path.stat().st_size, path.name))
     repository = {"repo_path": str(ROOT)}

@@ -24,7 +24,7 @@ from packaging.requirements import Requirement
 ROOT: Final = Path(__file__).resolve().parents[1]
 SBOM: Final = ROOT / "sbom.cdx.json"
 NAME: Final = "mcp-envelope"
-EXTRAS: Final = frozenset({"exact", "fastmcp", "http", "images", "login", "sdk", "valkey"})
+EXTRAS: Final = frozenset({"fastmcp", "http", "images", "login", "sdk", "valkey"})
 MACHINE: Final = {
     "implementation_name": "cpython",
     "os_name": "posix",

@@ -1,6 +1,7 @@
 """What all tests share: the same examples and the same random bytes in every run.
 
-`make test` is deterministic. Random search belongs to `make fuzz`, which sets FUZZ_EXAMPLES.
+`make test` is deterministic. Random search belongs to `make fuzz`, which sets FUZZ_EXAMPLES. `make quick` sets
+QUICK, and tries a fifth of the examples.
 """
 
 from __future__ import annotations
@@ -13,6 +14,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 _FUZZ_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
+_IS_QUICK = "QUICK" in os.environ
+
+
+def examples(count: int) -> int:
+    """The number of examples for a property: `count`, fewer in `make quick`, or more in `make fuzz`."""
+    return max(count // 5 if _IS_QUICK else count, _FUZZ_EXAMPLES)
+
 
 # Hypothesis also draws constants from whatever modules happen to be loaded, which differs between the processes
 # that share out the tests. There is no setting for that.
@@ -22,6 +30,7 @@ if not _FUZZ_EXAMPLES:
 
 settings.register_profile(
     "test",
+    max_examples=examples(60),
     derandomize=True,
     database=None,
     deadline=None,
@@ -36,11 +45,6 @@ settings.register_profile(
 )
 settings.register_profile("fuzz", settings.get_profile("test"), derandomize=False)
 settings.load_profile("fuzz" if _FUZZ_EXAMPLES else "test")
-
-
-def examples(count: int) -> int:
-    """The number of examples for a property: `count`, or more of them in `make fuzz`."""
-    return max(count, _FUZZ_EXAMPLES)
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ but 15 cases have every dialect with every library, every library with every era
 from __future__ import annotations
 
 from collections.abc import Collection
+from heapq import heappop, heapreplace
 from itertools import combinations, product
 from typing import Any
 
@@ -22,14 +23,22 @@ def pairwise(**factors: Collection[Any]) -> pytest.MarkDecorator:
 
 
 def rows(values: list[list[Any]]) -> list[tuple[int, ...]]:
-    """The indices of each case. Greedy: the first combination that adds the most new pairs, until all are in."""
-    candidates = {
-        row: set(combinations(enumerate(row), 2)) for row in product(*(range(len(of)) for of in values))
-    }
-    missing = set().union(*candidates.values())
+    """The indices of each case. Greedy: the first combination that adds the most new pairs, until all are in.
+
+    What a combination would add only falls as others are chosen: a figure from earlier need not be counted again
+    while another combination is ahead of it.
+    """
+    candidates = list(product(*(range(len(of)) for of in values)))
+    missing = {pair for row in candidates for pair in combinations(enumerate(row), 2)}
+    ahead = [(-len(values) * len(values), index) for index in range(len(candidates))]
     chosen = []
     while missing:
-        row = max(candidates, key=lambda row: len(candidates[row] & missing))
-        missing -= candidates.pop(row)
-        chosen.append(row)
+        expected, index = ahead[0]
+        new = missing & set(combinations(enumerate(candidates[index]), 2))
+        if len(new) == -expected:
+            heappop(ahead)
+            missing -= new
+            chosen.append(candidates[index])
+        else:
+            heapreplace(ahead, (-len(new), index))
     return chosen

@@ -20,8 +20,7 @@ from answers.reader import NOT_KNOWN, Field, Reply, first_answer, further_call, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_envelope.fit.columns import Records
-from mcp_envelope.fit.profile import profile
+from mcp_envelope.fit.records import Records, profile
 from mcp_envelope.jsontext.document import parse
 from mcp_envelope.vault.vault import Vault, open_vault
 

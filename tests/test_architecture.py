@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fit", "errors"),
     ("schema", "scrubbing"),
     ("jsontext", "budget", "codes", "secrets", "anchors", "state_files", "lint"),
-    ("spelling",),
+    ("spelling", "extras"),
 )
 LEVEL = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
 
@@ -60,6 +62,11 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
 def place(module: str) -> str | None:
     """The entry of LAYERS for a module."""
     parts = module.split(".")
@@ -69,9 +76,8 @@ def place(module: str) -> str | None:
 
 def imported(module: str) -> Iterator[str]:
     """The full names of all that a module imports, wherever in it that stands."""
-    path = MODULES[module]
-    package = ["mcp_envelope", *path.relative_to(SOURCE).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text())):
+    package = ["mcp_envelope", *MODULES[module].relative_to(SOURCE).parts[:-1]]
+    for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -116,6 +122,13 @@ def test_what_stands_alone(room: str) -> None:
         if target and place(target) not in {room, *ALONE[room]}
     ]
     assert wrong == []
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    defined = Counter(
+        node.name for module in MODULES for node in ast.walk(tree(module)) if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in defined.items() if count > 1] == []
 
 
 def test_nothing_below_the_gateway_speaks_to_others() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import json
+import os
 import pkgutil
 import re
 import subprocess
@@ -13,6 +14,7 @@ import tomllib
 import warnings
 from collections.abc import Iterator
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,14 @@ DOCUMENTS = sorted(
 )
 
 
-@pytest.mark.parametrize("document", [document for document in DOCUMENTS if document != ELSEWHERE])
+@pytest.mark.parametrize(
+    "document",
+    [
+        document
+        for document in DOCUMENTS
+        if document != ELSEWHERE and EXAMPLES.search((ROOT / document).read_text())
+    ],
+)
 def test_python_examples_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # What servers store by themselves goes into the folder too.
@@ -57,6 +66,7 @@ def targets(path: Path) -> list[str]:
     """Where the links of a document lead, without the places in a page."""
     text = path.read_text()
     found = re.findall(r"\]\(([^)]+)\)", text) + re.findall(r"^\[[^\]]+\]: (\S+)$", text, re.M)
+    found += re.findall(r'<(?:img|a)[^>]+(?:src|href)="([^"]+)"', text)
     return [target.partition("#")[0] for target in found if not target.startswith("#")]
 
 
@@ -82,6 +92,25 @@ def test_tests_that_are_named_exist(document: str) -> None:
     sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert named
     assert named <= set(re.findall(r"def (test_\w+)\(", sources))
+
+
+def test_every_threat_and_every_promise_has_a_test() -> None:
+    for document in ("docs/security.md", "docs/reliability.md"):
+        lines = (ROOT / document).read_text().splitlines()
+        first = next(number for number, line in enumerate(lines) if line.startswith("|"))
+        table = list(takewhile(lambda line: line.startswith("|"), lines[first:]))[2:]
+        assert len(table) > 5
+        assert [row for row in table if "`test_" not in row.split("|")[-2]] == []
+    threats = (ROOT / "docs/security.md").read_text()
+    for source in (
+        "a hostile server",
+        "a hostile client",
+        "neighbours on the machine",
+        "other tenants of a gateway",
+        "a stranger's repository",
+        "prompt injection",
+    ):
+        assert f"\n| {source} |" in threats
 
 
 def blocks(document: str) -> Iterator[tuple[str, str]]:
@@ -128,6 +157,38 @@ def test_commands_and_options_exist(document: str) -> None:
         for word in words:
             if word.startswith("--"):
                 assert re.search(rf"{re.escape(word.partition('=')[0])}\b", known), (command, word)
+
+
+# What only this package and a shell are needed for; clients, servers and networks are for other tests.
+_ALONE = re.compile(
+    r"(?:mcp-envelope (?:seal|read|vault|config|stats|trust)|seq|echo|python3) |HANDLE=|mcp-envelope vault$"
+)
+
+
+def shell(document: str) -> str:
+    """The commands of a document that can run by themselves, in their order."""
+    found = [text for language, text in blocks(document) if language in ("", "console", "sh")]
+    return "".join(text for text in found if all(map(_ALONE.match, text.splitlines())))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("document", [document for document in DOCUMENTS if shell(document)])
+def test_shell_examples_run(document: str, tmp_path: Path) -> None:
+    (tmp_path / "mcp-envelope.toml").write_text("tokens = 4000\n")
+    program = tmp_path / "bin" / "mcp-envelope"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mcp_envelope "$@"\n')
+    program.chmod(0o755)
+    environ = {
+        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT / "src"),
+    }
+    run = ["bash", "--norc", "-ec", shell(document)]
+    done = subprocess.run(
+        run, cwd=tmp_path, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.process

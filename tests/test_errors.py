@@ -550,7 +550,7 @@ def everything_shown(problem: Problem) -> str:
     )
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(60))
 @given(leaky_exceptions())
 def test_nothing_shown_holds_source_traceback_or_absolute_path(error: Exception) -> None:
     logging.getLogger("mcp_envelope").disabled = True

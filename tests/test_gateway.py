@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_envelope.budget import METERS, meter_named
 from mcp_envelope.clients.known import client
 from mcp_envelope.config import Settings
 from mcp_envelope.gateway import Call, Gateway
@@ -64,3 +65,20 @@ def test_a_failure_is_within_the_clients_limit_for_failures() -> None:
     assert sealed is not None
     # The limit is in characters, and a mark in the text has three bytes.
     assert len(shown(sealed.content).decode()) <= 13_000
+
+
+@pytest.mark.parametrize("meter", METERS)
+def test_a_result_passes_up_to_the_last_token_of_its_budget(meter: str, tmp_path: Path) -> None:
+    """And one token more doesn't, however it is counted."""
+    text = "Nothing here is certain by its length: à la carte, 1234567890. " * 30
+    size = meter_named(meter).count(text.encode())
+    for spare in (1, 0, -1):
+        limit = {"bytes": size + spare} if meter == "bytes" else {"tokens": size + spare, "meter": meter}
+        written = "\n".join(f"{name} = {value!r}" for name, value in limit.items())
+        (tmp_path / "mcp-envelope.toml").write_text(written)
+        gateway = Gateway(Settings(tmp_path / "mcp-envelope.toml"), vault="none", ledger=False)
+        call = Call(tool="t", policy=gateway.policy("t"))
+        sealed = gateway.finish(Result([text_block(text)], None, False), call)
+        assert (sealed is None) == (spare >= 0)
+        if sealed is not None:
+            assert meter_named(meter).count(shown(sealed.content)) <= size + spare

@@ -88,6 +88,22 @@ def test_items_that_are_neighbours_end_the_search() -> None:
     assert len(tried) <= 3
 
 
+def test_a_frame_of_fixed_size_is_no_part_of_the_line() -> None:
+    """With a frame of 600 bytes and items of 100, a line through the origin leads past the limit repeatedly."""
+    tried: list[int] = []
+
+    def attempt(room: int) -> Lane:
+        tried.append(room)
+        body = b"x" * (room // 100 * 100)
+        cuts = (Cut("/rows", "items", len(body) // 100, 900, len(body) // 100),)
+        return Lane(b"f" * 600 + body, cuts, BUDGET, body)
+
+    lane = largest_room(attempt, 1990, 2000, 50_000)
+    assert lane is not None
+    assert lane.used == 1900
+    assert len(tried) <= 3
+
+
 def test_neighbours_differ_by_one_item_of_the_same_list() -> None:
     def lane(kept: int, path: str = "/a", kind: CutKind = "items") -> Lane:
         return Lane(b"", (Cut(path, kind, kept, 9, kept),), BUDGET)
@@ -121,3 +137,15 @@ def test_framed_data_that_was_cut_and_still_conforms_is_a_success(dialect: str) 
     assert sealed.cuts
     assert b"0,1,2,3" in (sealed.structured or sealed.content).replace(b" ", b"")
     assert json.loads(sealed.content)
+
+
+def test_lanes_with_another_number_of_cuts_are_no_neighbours() -> None:
+    rows, text = Cut("/rows", "items", 1, 9, 1), Cut("/text", "characters", 1, 9, 1)
+    for one, other in (((rows,), (rows, text)), ((rows, text), (rows,))):
+        assert not _are_neighbours(Lane(b"", one, BUDGET), Lane(b"", other, BUDGET))
+
+
+def test_a_lane_is_counted_where_its_bytes_do_not_tell() -> None:
+    budget = Budget.of(tokens=200)
+    assert Lane(b"word " * 180, (), budget).fits(200)
+    assert not Lane(b"word " * 220, (), budget).fits(200)

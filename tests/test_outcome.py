@@ -10,6 +10,8 @@ import pytest
 
 from mcp_envelope import Failure, Link, Miss, Reply, seal
 
+HINT = " ".join(f"Try word {number}." for number in range(120))
+
 
 def notice(sealed: Any) -> Any:
     return json.loads(json.loads(sealed.content)[0]["text"])["_envelope"]
@@ -58,6 +60,11 @@ def test_a_long_failure_fits() -> None:
         sealed = seal(failure, dialect=dialect, tokens=200)
         assert sealed.report.used <= 200
         assert "TIMEOUT" in sealed.to_json().decode()
+
+
+@pytest.mark.parametrize("answer", [Miss(HINT), Reply(1, warnings=[HINT]), Failure("NO", "No a", HINT)])
+def test_what_an_author_says_at_length_is_shown(answer: Any) -> None:
+    assert HINT in json.dumps(seal(answer).to_result())
 
 
 def test_a_miss_is_a_success() -> None:

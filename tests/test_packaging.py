@@ -20,7 +20,9 @@ from mcp_envelope.proxy.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT: dict[str, Any] = PYPROJECT["project"]
+BUILD: dict[str, Any] = PYPROJECT["tool"]["hatch"]["build"]
 
 
 def compose() -> dict[str, Any]:
@@ -48,12 +50,19 @@ def test_the_image_has_extras_that_exist() -> None:
     dockerfile = (DEPLOY / "Dockerfile").read_text()
     (extras,) = re.findall(r"\[(\w+(?:,\w+)*)\]\"", dockerfile)
     assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
-    # What is copied from the context must not be ignored there.
-    ignored = (ROOT / ".dockerignore").read_text().splitlines()
-    for line in re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile, re.M):
-        for path in line.split():
-            assert (ROOT / path).exists()
-            assert f"!{path.removeprefix('./')}" in ignored
+
+
+def test_the_image_gets_all_files_that_it_is_built_from() -> None:
+    """Those that building the wheel reads are copied, and none that is copied is ignored."""
+    lines = re.findall(r"^COPY (?!--from)(.*) \S+$", (DEPLOY / "Dockerfile").read_text(), re.M)
+    copied = {path for line in lines for path in line.split()}
+    wheel = BUILD["targets"]["wheel"]
+    assert {PROJECT["readme"], *PROJECT["license-files"], *wheel["sbom-files"]} <= copied
+    assert {Path(package).parts[0] for package in wheel["packages"]} <= copied
+    not_ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    for path in copied:
+        assert (ROOT / path).exists()
+        assert f"!{path}" in not_ignored
 
 
 def test_the_replicas_command_is_one_that_the_proxy_takes() -> None:
@@ -88,11 +97,13 @@ def test_the_dashboard_asks_for_metrics_that_exist(panel: dict[str, Any]) -> Non
 @pytest.mark.process
 @pytest.mark.parametrize("is_fine", [True, False])
 def test_the_action_reports_and_fails(tmp_path: Path, is_fine: bool) -> None:
-    """Its script is run as it stands there, with an `uvx` that starts the working copy."""
+    """Its script is run as it stands there, with an `uvx` that starts the working copy, or one that fails."""
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     (step,) = [step for step in action["runs"]["steps"] if "run" in step]
     uvx = tmp_path / "uvx"
-    uvx.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -m mcp_envelope "$@"\n')
+    fine = f'shift 3\nexec {sys.executable} -m mcp_envelope "$@"\n'
+    failing = 'until [ "$1" = --output ]; do shift; done\necho some report > "$2"\nexit 1\n'
+    uvx.write_text(f"#!/bin/sh\n{fine if is_fine else failing}")
     uvx.chmod(0o755)
     calls, summary = tmp_path / "calls.json", tmp_path / "summary"
     calls.write_text('{"list_tickets": {}}')
@@ -101,7 +112,7 @@ def test_the_action_reports_and_fails(tmp_path: Path, is_fine: bool) -> None:
         **dict.fromkeys(action["inputs"], ""),
         "command": server,
         "arguments": str(calls),
-        "options": "--tools list_tickets" + (" --envelope" if is_fine else ""),
+        "options": "--tools list_tickets --envelope",
         "badge": str(tmp_path / "badge.svg"),
     }
     values = {name: inputs[re.sub(r"\W|inputs", "", value)] for name, value in step["env"].items()}
@@ -119,7 +130,10 @@ def test_the_action_reports_and_fails(tmp_path: Path, is_fine: bool) -> None:
         check=False,
     )
     assert done.returncode == (not is_fine), done
-    assert f"what claude-code takes | {int(is_fine)} of 1 |" in summary.read_text()
     assert summary.read_text() == done.stdout
-    # The badge of README.md is this one.
-    assert ((tmp_path / "badge.svg").read_text() == (ROOT / "docs" / "check.svg").read_text()) is is_fine
+    if is_fine:
+        assert "what claude-code takes | 1 of 1 |" in done.stdout
+        # The badge of README.md is this one.
+        assert (tmp_path / "badge.svg").read_text() == (ROOT / "docs" / "check.svg").read_text()
+    else:
+        assert done.stdout == "some report\n"

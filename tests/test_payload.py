@@ -55,3 +55,8 @@ def test_a_text_that_says_something_else_is_kept(written: str, held: str) -> Non
 )
 def test_a_text_that_is_only_spelled_differently_repeats_the_structure(written: str, held: str) -> None:
     assert repeats(document(written), document(held))
+
+
+def test_a_text_repeats_the_only_member_of_a_structure() -> None:
+    assert repeats("[1, 2]", '{"result": [1,2]}')
+    assert not repeats("[1, 2]", '{"result": [1,2], "more": 3}')

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from .strategies import (
 )
 
 HANDLE = "0123456789abcdefghijklmnopqrstuv"
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 handles = st.sampled_from([None, "h" * 22, HANDLE, "x" * 43])
 
 
@@ -45,8 +47,10 @@ def check_fits(sealed: Sealed, budget: dict[str, Any]) -> None:
     limit = Budget.of(**budget)
     structured = sealed.structured
     if structured is not None and b"\\u" in structured:
-        # Clients decode it and write it anew.
-        structured = json.dumps(json.loads(structured), ensure_ascii=False, separators=(",", ":")).encode()
+        # Clients decode it and write it anew. Numbers stay as they are: Python spells some longer than others do.
+        structured = _JSON_STRING.sub(
+            lambda each: json.dumps(json.loads(each[0]), ensure_ascii=False), structured.decode()
+        ).encode()
     for lane in (shown(sealed.content), structured):
         if lane is not None:
             assert limit.meter.count(lane) <= limit.limit, lane
@@ -133,7 +137,7 @@ def check_announced(payload: Any, sealed: Sealed, wrap: bool = False) -> None:
 
 
 @given(payload=large_values, budget=budgets, handle=handles)
-@thorough(400)
+@thorough(200)
 def test_any_json(payload: Any, budget: dict[str, Any], handle: str | None) -> None:
     before = copy.deepcopy(payload)
     sealed = seal(
@@ -194,7 +198,7 @@ def check_shape(shape: Shape, data: st.DataObject, budget: dict[str, Any], handl
 
 
 @given(shape=st.one_of(object_shapes, shapes), data=st.data(), budget=budgets, handle=handles)
-@thorough(400)
+@thorough(200)
 def test_any_schema(shape: Shape, data: st.DataObject, budget: dict[str, Any], handle: str | None) -> None:
     check_shape(shape, data, budget, handle)
 
@@ -310,7 +314,8 @@ def test_lines_of_text_can_always_be_cut(
 
 def test_no_budget_is_unlucky_for_a_log() -> None:
     log = "".join(f"2026-01-02 10:{n % 60:02} INFO worker {n} finished job {n * 7919}\n" for n in range(3000))
-    for tokens in range(128, 1200):
+    # Not every one, and neither the even nor the round ones only.
+    for tokens in range(128, 1200, 21):
         sealed = seal(log, tokens=tokens)
         assert not sealed.is_error, tokens
         assert sealed.report.used > 0.8 * tokens - 30, tokens

@@ -73,6 +73,11 @@ ORDINARY = [
     '{"paginationToken": "CAUQAA8f7f7d8d8e9e0a1b2c3", "lock_token": "9f8e7d6c5b4a39281706aa"}',
     '{"nextPageToken": "9f8e7d6c5b4a39281706", "nextToken": "AAMA-EFRSURBSGg0bE1iSnBOZ0s4", "eos_token": "</s1>"}',
     '{"token": "keyword", "tokenType": "bearer", "token_count": "12345678901234567890"}',
+    '{"clientToken": "0b6c7f0e-7d2a-4f6b-9a43-5d1e8c2f7a90", "client_token": "9f8e7d6c5b4a39281706aa"}',
+    '{"auth": "oauth2_client_credentials_v2", "service_key": "billing-service-v2-prod01"}',
+    '{"secret": "projects/12345/secrets/db-pass/versions/12"} password = \'P@ssw0rd1\'',
+    '<password minLength="8">Enter password 1</password> <password>changeme</password> <token type="keyword1"/>',
+    "by_pass: false1, first_pass=true, num_pass: 100000, pass: number1",
     'enum TokenKind { Password = "password", Secret = "secret_1", ApiKey = "api-key-v2" }',
     'assert login("ada", password="wrong-password-1") == 401',
     "PWD=/home/ada/project2",
@@ -332,6 +337,29 @@ def test_an_unknown_placeholder_is_refused() -> None:
     assert restored(b'{"a":"[redacted:jwt:aaaaaa]"}', {"aaaaaa": 'p"\n\\é'}.get, strict=True) == (
         b'{"a":"p\\"\\n\\\\\xc3\xa9"}'
     )
+
+
+GARBLED = [
+    "[REDACTED:JWT:AAAAAA]",
+    "[Redacted:jwt:aaaaaa]",
+    "[redacted:jwt:aaaaaa ]",
+    "[redacted: jwt: aaaaaa]",
+    "[redacted:jwt:aaaaaa",
+    "redacted:jwt:aaaaaa",
+]
+
+
+@pytest.mark.parametrize("text", GARBLED)
+def test_what_was_a_placeholder_is_refused_too(text: str) -> None:
+    """Written as it is, it would take the place of a secret."""
+    for arguments in (json.dumps({"a": f"x {text} y"}).encode(), {"a": [text]}):
+        with pytest.raises(Failure, match="Nothing is known"):
+            restored(arguments, {"aaaaaa": "p"}.get, strict=True)
+        assert restored(arguments, {"aaaaaa": "p"}.get, strict=False) == arguments
+    memory = Memory()
+    whole = f"read: {text}, [{text}] [redacted: by the court] unredacted:a:bcde"
+    shown = KEYS.redact_text(whole, Masking(memory.mark))
+    assert restored(shown, memory.values.get, strict=True) == whole
 
 
 def test_the_notice() -> None:

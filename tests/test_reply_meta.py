@@ -187,5 +187,7 @@ def test_mistakes_in_the_settings_are_named(tmp_path: Path, caplog: pytest.LogCa
     path.write_text('[tools.look.reply]\nsumary = "x"\ntier = "gold"\nwarnings = ["kept"]\n')
     policy = Settings(path, {}, tmp_path).policy("look")
     assert policy.reply == {"warnings": ["kept"]}
-    assert "line 2, column 1: reply.sumary: there is no key 'sumary', did you mean summary?" in caplog.text
+    assert (
+        "line 2, column 1: reply.sumary = 'x': there is no key 'sumary', did you mean summary?" in caplog.text
+    )
     assert "line 3, column 1: reply.tier" in caplog.text

@@ -219,10 +219,10 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_hostile_text_of_a_megabyte(piece: str) -> None:
-    # The longer limit makes it read 200,000 characters: a quadratic expression would take minutes.
-    text = piece * (1_000_000 // len(piece))
-    assert len(scrub(text, limit=100_000, known=["/a", "/a/b c/d"])) <= 100_000
+def test_long_hostile_text(piece: str) -> None:
+    # The longer limit makes it read 60,000 characters: a quadratic expression would take a minute.
+    text = piece * (300_000 // len(piece))
+    assert len(scrub(text, limit=30_000, known=["/a", "/a/b c/d"])) <= 30_000
     assert len(scrub(text)) <= 500
 
 
@@ -258,7 +258,7 @@ before = st.sampled_from(["", "cannot open ", "error: ", "path=", "(", "[", "a, 
 after = st.sampled_from(["", " is missing", ":12:5", ", line 3", ")", "]", ".", "; and more", ">", "\nnext"])
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(before, absolute_paths(), after), min_size=1, max_size=3))
 def test_no_directory_of_an_absolute_path_is_seen(
     pieces: list[tuple[str, tuple[str, list[str]], str]],

@@ -4,13 +4,14 @@ Strategy: a budget out of range is clamped, never refused, with a warning that i
 smallest budget is what the shortest notice needs in any lane, handle included. Several limits apply at once, so a
 text's load is what it takes of the limit that it comes closest to, as if all of them were the budget.
 
-Meters count bytes, UTF-16 units / 4, estimated tokens, or exact tokens. The estimate runs several times per
-result, so it doesn't tokenize, and doesn't loop over bytes in Python. Every byte has a kind (there are 32), and
-every kind has a cost that depends on the sort of byte before it (8 sorts); every byte adds a small cost of its
-own. A character beyond ASCII costs what its script does: by the 256 characters that it stands among, and by its
-row there, which tells capitals from small letters. The costs were fitted once to o200k, erring on the high side
-(benchmarks/meters_calibrate.py). The sum takes a handful of passes in C: `translate` looks up costs, one long
-integer pairs each byte with its neighbour, and Adler-32 adds the costs.
+Meters count bytes, UTF-16 units / 4, tokens, or estimated tokens. Tokens are those of o200k; the vocabulary is
+loaded when something is counted first, since most results are so short that their size in bytes tells enough. The
+estimate is for processes that can't spare the memory for it, and doesn't loop over bytes in Python. Every byte has
+a kind (there are 32), and every kind has a cost that depends on the sort of byte before it (8 sorts); every byte
+adds a small cost of its own. A character beyond ASCII costs what its script does: by the 256 characters that it
+stands among, and by its row there, which tells capitals from small letters. The costs were fitted once to o200k,
+erring on the high side (benchmarks/meters_calibrate.py). The sum takes a handful of passes in C: `translate` looks
+up costs, one long integer pairs each byte with its neighbour, and Adler-32 adds the costs.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ MIN_BYTES: Final = 512
 
 _CONTINUATION: Final = bytes(range(0x80, 0xC0))
 _NOT_LEAD4: Final = bytes(range(0xF0))
-# The most bytes that one unit of a meter can stand for; 128 for a meter that isn't listed.
-_MOST_BYTES: Final = {"bytes": 1, "estimate": 8, "chars4": 12}
+# The most bytes that one unit of a meter stands for; 128 for a meter that isn't listed. No text that says something
+# has 16 bytes to a token (Malayalam has ten); only whitespace and runs of one character do, up to 128.
+_MOST_BYTES: Final = {"bytes": 1, "estimate": 8, "chars4": 12, "exact": 16}
+# Texts that are longer than so many bytes a unit are counted from the front first, which usually tells.
+_LONG: Final = 8
 
 
 def check_whole(**numbers: object) -> None:
@@ -131,21 +135,15 @@ class Budget(msgspec.Struct, frozen=True):
     def holds(self, text: bytes) -> bool:
         """Whether a text is within the budget and the client's limits."""
         return self.is_certain(text, self.limit) or (
-            len(text) <= self.most_bytes
-            and self.load(text, self.meter.count(text)) <= self.limit
-            and not self.is_exceeded(text)
+            not self.is_hopeless(text, self.limit) and self.load(text, self.meter.count(text)) <= self.limit
         )
 
-    def is_exceeded(self, text: bytes) -> bool:
-        """Whether a text is a quarter over the budget although its estimate is within, where that can be told."""
-        if self.meter.name != "estimate" or 4 * len(text) <= 5 * self.limit or (exact := _exact()) is None:
+    def is_hopeless(self, text: bytes, limit: int) -> bool:
+        """Whether a text is over `limit` for sure, without counting all of it."""
+        if len(text) <= _LONG * limit:
             return False
-        return 4 * exact.count(text) > 5 * self.limit
-
-    @property
-    def careful(self) -> Budget:
-        """The same for a text that the estimate doesn't know: what the exact meter counts counts, too."""
-        return msgspec.structs.replace(self, meter=_Careful())
+        # The token at the end may not be whole.
+        return len(text) > self.most_bytes or self.meter.count(text[: _LONG // 2 * limit]) > limit + 16
 
     def is_certain(self, text: bytes, limit: int) -> bool:
         """Whether the length alone says that a text is within `limit`: a token has at least one byte."""
@@ -167,7 +165,7 @@ class Budget(msgspec.Struct, frozen=True):
         max_bytes: int | None = None,
         meter: str | None = None,
     ) -> Budget:
-        """Return a budget in tokens (counted by the meter `estimate`, unless another is named) or in bytes."""
+        """Return a budget in tokens (counted by the meter `exact`, unless another is named) or in bytes."""
         if tokens is not None and max_bytes is not None:
             raise ValueError("a budget is in tokens or in bytes, not both")
         check_whole(tokens=tokens, max_bytes=max_bytes)
@@ -177,7 +175,7 @@ class Budget(msgspec.Struct, frozen=True):
             return cls._clamped(max_bytes, meter_named("bytes"))
         if meter == "bytes":
             raise ValueError("the meter bytes goes with a budget in bytes")
-        return cls._clamped(DEFAULT_TOKENS if tokens is None else tokens, meter_named(meter or "estimate"))
+        return cls._clamped(DEFAULT_TOKENS if tokens is None else tokens, meter_named(meter or "exact"))
 
     @classmethod
     def _clamped(cls, limit: int, meter: Meter) -> Budget:
@@ -188,10 +186,6 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 METERS: tuple[str, ...] = ("bytes", "chars4", "estimate", "exact")
-
-
-class MeterUnavailable(Exception):
-    """A known meter whose optional dependency is not installed."""
 
 
 class Meter(Protocol):
@@ -214,21 +208,9 @@ def meter_named(name: str) -> Meter:
         case "estimate":
             return _Estimate()
         case "exact":
-            from importlib.util import find_spec
-
-            if find_spec("splintr") is None:
-                raise MeterUnavailable(_NO_SPLINTR)
             return _Exact()
     near = closest(name, METERS, cutoff=0)
     raise ValueError(f"unknown meter {name!r}: use one of {', '.join(METERS)}; the nearest is {near!r}")
-
-
-@cache
-def _exact() -> Meter | None:
-    try:
-        return meter_named("exact")
-    except MeterUnavailable:
-        return None
 
 
 class _Bytes:
@@ -408,29 +390,22 @@ class _Estimate:
         return min(max(-(-cost // 100), least), len(text))
 
 
-_NO_SPLINTR = 'the exact meter needs splintr: pip install "mcp-envelope[exact]"'
-
-
 class _Exact:
     name = "exact"
     unit = "tokens"
-    _tokenizer: Any = None
 
     def count(self, text: bytes) -> int:
-        if self._tokenizer is None:
-            self._tokenizer = _load()
-        # `encode_ordinary` treats the spelling of a special token as plain text.
-        return len(self._tokenizer.encode_ordinary(text.decode("utf-8", "replace")))
+        spelled = text.decode("utf-8", "replace")
+        # One byte is looked for many times as fast as two.
+        if b"|" in text and b"<|" in text:
+            # What is spelled like a special token is text, too.
+            return len(_tokenizer().encode_ordinary(spelled))
+        # Four bytes to a token, and no list of integers, which would take longer than the rest.
+        return len(_tokenizer().encode_flat(spelled)) // 4
 
 
-class _Careful(_Estimate):
-    def count(self, text: bytes) -> int:
-        return max(super().count(text), meter_named("exact").count(text))
+@cache
+def _tokenizer() -> Any:
+    from splintr import Tokenizer
 
-
-def _load() -> Any:
-    try:
-        from splintr import Tokenizer
-    except ImportError as error:
-        raise MeterUnavailable(_NO_SPLINTR) from error
     return Tokenizer.from_pretrained("o200k_base")

@@ -56,7 +56,6 @@ _ADDRESS: Final = re.compile(r"\w://|[\w\]]:[0-9]{1,5}\b")
 _SHORT: Final = 120
 # About how many characters a failure needs in addition to its message: a code, a hint, figures.
 _AROUND_MESSAGE: Final = 400
-# The structure of a failure is shown among its details up to this many bytes.
 # A handle must fit into the smallest budget, and into the arguments of a call.
 _HANDLE: Final = re.compile(r"[A-Za-z0-9._~-]{1,43}")
 
@@ -89,7 +88,7 @@ def seal(
     """Fit what a tool returned (or raised: a `Failure`) into a budget, in the shape of a dialect.
 
     The budget applies to each lane. Set it with `tokens` (default 8000, unless the dialect has another),
-    counted by `meter` ("estimate", "chars4", "exact"), or with `max_bytes`, or pass a `budget`.
+    counted by `meter` ("exact", "estimate", "chars4"), or with `max_bytes`, or pass a `budget`.
 
     - `schema`: in the native dialect, the output schema advertised to clients, best as `widen` returns it (if you
       pass only its `schema` and it was wrapped, set `wrap`); in the other dialects, the schema of the data.
@@ -458,12 +457,10 @@ def _fit(plan: Plan, dialect: Dialect, images: Shown) -> Lanes:
 
         fit = partial(fit_with_attachments, dialect)
     lanes = fit(plan)
-    shown = {lane.measured for lane in (lanes.content, lanes.structured) if lane is not None}
-    if any(map(plan.budget.is_exceeded, [b"".join(shown)] if plan.shares else shown)):
-        # The estimate doesn't know this kind of text.
-        lanes = fit(replace(plan, budget=plan.budget.careful))
     if not dialect.in_place and lanes.cuts:
         lanes = replace(lanes, meta=notice.with_profiles(lanes.meta, plan.with_cuts(lanes.cuts)))
+    if not images.data and not plan.image_cuts:
+        return lanes
     content = lanes.content.with_images(images.data, plan.image_cuts)
     return replace(lanes, content=content, structured=None if moves else lanes.structured)
 

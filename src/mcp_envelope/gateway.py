@@ -27,7 +27,7 @@ from . import dialects
 from .clients.known import UNKNOWN, Client
 from .config import BUDGET_ARGUMENT, BUILT_IN, Policy, Settings, Shape
 from .dialects import Dialect
-from .dialects.notice import READ_TOOL
+from .dialects.notice import READ_TOOL, read_it
 from .envelope import Sealed, make_plan, most_shown, seal_plan
 from .errors import diagnose
 from .fit.ranking import Ranking
@@ -52,8 +52,8 @@ _BUDGET: Final = {"type": "integer"}
 _WRAPPED: Final = "x-fastmcp-wrap-result"
 # How many settled policies and published schemas are remembered.
 _REMEMBERED: Final = 4096
-# As in `redaction`, which is loaded only if it is needed.
-_PLACEHOLDER: Final = "[redacted:"
+# A part of every placeholder, in each case. `redaction` is loaded only if it is needed.
+_PLACEHOLDERS: Final = (b"edacted", b"EDACTED")
 # A part of the key in `reply_meta`, likewise.
 _REPLY: Final = b"mcp-envelope/reply"
 # For how many callers masked values are at hand; the vault has those of the others.
@@ -149,13 +149,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_quiet(self) -> bool:
         """Whether a result that fits goes out as it came, because there is nothing to add to it or leave out."""
-        policy = self.policy
-        return (
-            self.dialect.in_place
-            and policy.detail == "minimal"
-            and not (policy.warnings or policy.include_only or policy.exclude_fields or policy.reply)
-            and (self.remarks is None or self.remarks.is_empty)
-        )
+        return self.policy.is_quiet and (self.remarks is None or self.remarks.is_empty)
 
 
 class Gateway:
@@ -373,7 +367,7 @@ class Gateway:
         Arguments without placeholders are returned as the same object. `Failure` is raised for a placeholder that
         stands for nothing, unless nothing is masked here anyway.
         """
-        if not _has_placeholder(arguments):
+        if not arguments or not may_have_placeholder(arguments):
             return arguments
         from .redaction import restored
 
@@ -475,11 +469,11 @@ class Gateway:
             handle = handle if keeping.keep(handle, payload, call.tool) is None else None
         most = call.policy.program_bytes
         message = f"The result has {payload.size} bytes, and a program gets {most} at most (program_bytes)."
-        hint = (
-            "Narrow the request."
-            if handle is None
-            else "Read it in parts with the handle: sql, query, or offset."
-        )
+        hint = "Narrow the request."
+        if handle is not None:
+            # In the message, because not every dialect has a place for the handle, or for a hint.
+            message += f" {read_it(handle)}"
+            hint = "Read it in parts: with sql, query, or offset."
         model = replace(call.policy, is_whole=False, bytes=None)
         return self.seal(
             OwnFailure("RESULT_TOO_LARGE", message, hint), replace(call, policy=model), handle=handle
@@ -611,14 +605,15 @@ def _redactor(policy: Policy) -> Redactor:
     return redactor(policy.redact, tuple(policy.redact_patterns.items()))
 
 
-def _has_placeholder(value: object) -> bool:
+def may_have_placeholder(value: object) -> bool:
+    """Whether there may be a placeholder in arguments, or in JSON."""
     if isinstance(value, str):
-        return _PLACEHOLDER in value
+        return any(part.decode() in value for part in _PLACEHOLDERS)
     if isinstance(value, bytes):
-        return _PLACEHOLDER.encode() in value
+        return any(part in value for part in _PLACEHOLDERS)
     if isinstance(value, dict):
-        return any(_has_placeholder(key) or _has_placeholder(item) for key, item in value.items())
-    return isinstance(value, list) and any(map(_has_placeholder, value))
+        return any(may_have_placeholder(key) or may_have_placeholder(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(may_have_placeholder, value))
 
 
 def program_identity(name: str) -> str:
@@ -668,7 +663,7 @@ def _is_within(result: Result, call: Call) -> bool:
     lanes = measured.lanes()
     if both:
         used = sum([budget.load(lane, budget.meter.count(lane)) for lane in lanes])
-        return used <= budget.limit and not budget.is_exceeded(b"".join(lanes))
+        return used <= budget.limit
     return all(map(budget.holds, lanes))
 
 

@@ -99,10 +99,19 @@ class Lane:
             self._load = self._budget.load(self.measured, self.used)
         return self._load
 
+    @property
+    def frame(self) -> int:
+        """About how much of the load isn't the payload, but the dialect's frame and the notice; 0 if unknown."""
+        if not self.body:
+            return 0
+        return self.load * max(len(self.measured) - len(self.body), 0) // max(len(self.measured), 1)
+
     def fits(self, limit: int) -> bool:
         if self._budget.is_certain(self.measured, limit):
             return True
-        return len(self.measured) <= self._budget.most_bytes and self.load <= limit
+        if self._used < 0 and self._budget.is_hopeless(self.measured, limit):
+            return False
+        return self.load <= limit
 
 
 class Lanes(msgspec.Struct, frozen=True):
@@ -182,14 +191,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Outcome:
         """Return the outcome with the cuts, and with what is to be said of what was cut."""
         found = self.survey.profiles(cuts, self.budget, self.limit)
-        lost = max(cuts, key=lambda cut: cut.dropped, default=None)
-        example = self.survey.example(lost) if lost is not None and self.outcome.handle is not None else ""
+        lost = max(cuts, key=lambda cut: cut.loss, default=None)
+        example = self._example(lost) if lost is not None and self.outcome.handle is not None else ""
         return replace(
             self.outcome,
             cuts=(*self.image_cuts, *cuts),
             profiles=found,
             examples={lost.path: example} if lost is not None and example else {},
         )
+
+    def _example(self, lost: Cut) -> str:
+        page = self.payload.page
+        if page is None:
+            return self.survey.example(lost)
+        return page.example if lost.path == page.path and lost.kind == "items" else ""
 
     def halved(self) -> Plan:
         """Return the plan for one of two lanes of which both are shown."""
@@ -294,7 +309,8 @@ def fullest(plan: Plan, size: int, finish: Finish, like: Lane | None = None) -> 
             lane = finish(size - 1, length=length)
             if lane is not None and not lane.cuts and lane.fits(limit):
                 return lane
-        guess = int(min(limit, size) * rate)
+        profiles = plan.survey.share(plan.budget, limit) if length == 0 else 0
+        guess = int(min(limit - profiles, size) * rate)
         lane = largest_room(partial(finish, length=length), limit, guess, most)
         if lane is not None:
             lane.length = length
@@ -394,12 +410,13 @@ def largest_room(attempt: Callable[[int], Lane | None], limit: int, guess: int, 
     """
     best: Lane | None = None
     over: Lane | None = None
-    low = load_low = load_high = 0
+    low = load_low = load_high = frame = 0
     high = most + 1
     room = min(max(guess, 1), most)
     for tried in range(_TRIES):
         lane = attempt(room)
         is_step = lane is not None and lane.load in (load_low, load_high)
+        frame = lane.frame if lane is not None else frame
         if lane is None:
             low = room
         elif lane.load <= limit:
@@ -408,24 +425,30 @@ def largest_room(attempt: Callable[[int], Lane | None], limit: int, guess: int, 
         else:
             over = lane
             high, load_high = room, lane.load
+            if best is None:
+                load_low = frame
         slack = limit * (_SLACK if tried < _PATIENCE else _ENOUGH)
         if (best is not None and limit - load_low <= slack) or low >= most:
             break
         if high - low <= max(1, low // 2000) or _are_neighbours(best, over):
             break
         # A line leads nowhere on a step, which all items and lines of text make.
-        room = (low + high) // 2 if is_step else _next_room(low, load_low, high, load_high, limit)
+        room = (low + high) // 2 if is_step else _next_room(low, load_low, high, load_high, limit, frame)
+        if over is not None and low < len(over.body) <= room:
+            # That room would show the same as the last one that was too large.
+            room = max(len(over.body) - 1, low + 1)
     return best
 
 
-def _next_room(low: int, load_low: int, high: int, load_high: int, limit: int) -> int:
+def _next_room(low: int, load_low: int, high: int, load_high: int, limit: int, frame: int = 0) -> int:
     """Return where the line through the closest loads below and above the limit meets it."""
     if load_high:
         slope = (load_high - load_low) / (high - low)
-        margin = (high - low) // 16
+        # Without a lane below the limit, the line comes from the frame of the one above, and is a good one.
+        margin = (high - low) // (16 if low else 64)
     elif low:
         # Nothing was too large yet: extrapolate, but at most to four times the room.
-        slope = max(load_low / low, limit / (4 * low))
+        slope = max((load_low - frame) / low, limit / (4 * low))
         margin = 0
     else:
         slope, margin = 1.0, 0

@@ -24,7 +24,7 @@ from .codes import Problem
 from .errors import problem_of
 from .fit.documents import Cut
 from .fit.ranking import Ranking
-from .scrubbing import given, scrub
+from .scrubbing import SAID, given, scrub
 
 # Details of a failure or a miss that are larger, in bytes, are its data.
 LARGEST_DETAILS: Final = 4096
@@ -312,6 +312,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     # What became of the payload.
     cuts: tuple[Cut, ...] = ()
+    # Whether something beside the data was left out, which a warning tells of.
+    lacks_more: bool = False
     handle: str | None = None
     # When the stored payload expires, in seconds since 1970.
     expires: float | None = None
@@ -368,7 +370,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         """Return the hint for what was cut: the tool's own, else that of the list that lost most."""
         if self.hint or not self.hints:
             return self.hint
-        for cut in sorted(self.cuts, key=lambda cut: -cut.dropped):
+        for cut in sorted(self.cuts, key=lambda cut: -cut.loss):
             found = self.hints.get(cut.path) or self.hints.get(cut.path.rpartition("/")[2])
             if found:
                 return found
@@ -440,7 +442,7 @@ def read_outcome(
 
 def _shown(texts: Sequence[str], arguments: Mapping[str, Any] | None) -> list[str]:
     known = given(arguments) if texts else ()
-    return [scrub(text, known=known) for text in texts]
+    return [scrub(text, limit=SAID, known=known) for text in texts]
 
 
 def client_request_id(meta: Mapping[str, Any] | None) -> str | None:
@@ -448,8 +450,10 @@ def client_request_id(meta: Mapping[str, Any] | None) -> str | None:
 
     A progress token is none: client libraries choose one for each call, mostly the JSON-RPC id.
     """
+    if not meta or meta.keys().isdisjoint(REQUEST_IDS):
+        return None
     for name in REQUEST_IDS:
-        value = meta.get(name) if meta else None
+        value = meta.get(name)
         if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
             return sendable(str(value)[:_LONGEST_ID])
     return None

@@ -78,7 +78,7 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
     node: Node | None = None
     blocks: tuple[Buffer, ...] | None = None
     text: bytes | None = None
-    source: bytes | None = None
+    source: Buffer | None = None
     page: Page | None = None
     # Whether only the beginning of the document is here, and the rest was stored as it came in.
     partial: bool = False
@@ -106,7 +106,7 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
     def original(self) -> bytes:
         """Return the document as it came, including its whitespace."""
         assert self.node is not None
-        return bytes(self.node.raw) if self.source is None else self.source
+        return bytes(self.node.raw if self.source is None else self.source)
 
     def sample(self) -> bytes:
         """Return a part, in whole characters, that represents the whole."""
@@ -194,8 +194,11 @@ def read_result(content: Sequence[Buffer], structured: Buffer | None) -> Payload
     """Return the payload of a result's two lanes. Content that only repeats the structure is dropped."""
     if structured is None:
         return Payload(blocks=tuple(content))
-    source = bytes(structured)
-    node = parse(source)
+    copied = bytes(structured)
+    node = parse(copied)
+    # Where the node has a compact spelling of its own, the original stays a part of the frame.
+    source = copied if node.raw is copied else structured
+    del copied
     if _repeats(content, node):
         return Payload(node=node, source=source)
     return Payload(node=node, source=source, blocks=tuple(content))

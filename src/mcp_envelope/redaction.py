@@ -41,7 +41,11 @@ _OVERLAP: Final = 1 << 10  # no trigger is longer
 _MEMORY: Final = 1 << 26  # for the automaton of all triggers
 
 _NAME: Final = r"[A-Za-z0-9_.-]{1,64}"
-_PLACEHOLDER: Final = re.compile(rf"\[redacted:{_NAME}(?::([a-z2-7]{{4,32}}))?\]")
+# Or what may have been one, before somebody changed its case or its brackets, or put in spaces.
+_PLACEHOLDER: Final = re.compile(
+    rf"\[redacted:{_NAME}(?::([a-z2-7]{{4,32}}))?\]|(?i:\bredacted ?: ?{_NAME} ?: ?[a-z2-7]{{4,32}}\b)",
+    re.ASCII,
+)
 _OPENING: Final = "[redacted:"
 # The name of what only looks like a placeholder.
 _LOOKALIKE: Final = "text"
@@ -124,7 +128,7 @@ class Redactor:
         self._rules = [rule for rule in built_in if rule.name not in own]
         self._own = [_custom(name, pattern) for name, pattern in own.items() if pattern]
         self._by_name = level == "keys"
-        lookalike = Rule(_LOOKALIKE, _PLACEHOLDER.pattern, r"\[redacted:", bool, edged=False)
+        lookalike = Rule(_LOOKALIKE, _PLACEHOLDER.pattern, "(?i:redacted) ?:", bool, edged=False)
         self._rules.append(lookalike)
         self._set = re2.Set.SearchSet(_options(never_capture=True, max_mem=_MEMORY))
         for trigger in [*(rule.trigger for rule in self._rules), _HIDING]:
@@ -358,7 +362,10 @@ def redact_payload(payload: Payload, using: Redactor, masking: Masking) -> Paylo
         blocks = tuple([_redact_block(block, using, masking) for block in blocks])
     if payload.node is not None:
         original = payload.original()
+        beside, masking.found = masking.found, Counter()
         text = using.redact_json(original, masking)
+        # The lanes often say the same, and nobody reads both.
+        masking.found |= beside
         document = payload if text is original else read_payload(text, "json")
         return Payload(node=document.node, source=document.source, blocks=blocks) if blocks else document
     if payload.text is not None:

@@ -109,7 +109,7 @@ def _is_login(text: str) -> bool:
 # Stand-ins for a value: ${VAR}, $VAR, %VAR%, {{ var }}, <value>, %s; paths; names of functions and variables.
 _STAND_IN: Final = re.compile(
     r"\$[\w({]|%\w*[%s(]|\{|<|\[|process\.env|os\.environ|env[.:(]|secrets?\.|vault:|ENC\["
-    r"|^[/~.]|(?i:passw(?:or)?d)"
+    r"|^[/~.]|(?i:p[a@]ssw(?:[o0]r)?d)"
 )
 _ORDINARY: Final = re.compile(
     r"(?i)(?:my|the|a|new|old|some|db|is|super|very|default|test|no|bad|wrong|good|right)?[_.\- ]?"
@@ -122,6 +122,9 @@ _ORDINARY: Final = re.compile(
 _NAMES: Final = re.compile(
     r"(?:[A-Za-z]+|v?\d{1,4})(?:[-_.:/@ ]+(?:[A-Za-z]+|v?\d{1,4}))*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"
 )
+
+# Several words, some of them with a number: `oauth2_client_credentials_v2`.
+_NUMBERED: Final = re.compile(r"[A-Za-z]{2,}\d{0,2}(?:[-_.:/@ ]+(?:[A-Za-z]{2,}\d{0,2}|v?\d{1,12}))+")
 
 
 def is_password(text: str) -> bool:
@@ -149,7 +152,9 @@ def is_key(text: str) -> bool:
         and 2 <= digits < len(text)
         and text.isascii()
         and re.fullmatch(r"[\w+/=.~:!@#$%^&*-]+", text) is not None
-        and not (_STAND_IN.search(text) or _NAMES.fullmatch(text) or "://" in text)
+        and not (
+            _STAND_IN.search(text) or _NAMES.fullmatch(text) or _NUMBERED.fullmatch(text) or "://" in text
+        )
         and is_random(text)
     )
 
@@ -157,15 +162,17 @@ def is_key(text: str) -> bool:
 # -- telling names ------------------------------------------------------------------------------------------
 
 _WORDS: Final = (
-    r"pass(?:word|wd|phrase|code)|pwd|credentials?|authorization|secret(?:[_-]?access)?(?:[_-]?key)?"
-    r"|(?:api|access|account|auth|private|shared|signing|encryption|service|master|client)[_-]?key|[_-]?auth|token"
+    r"pass(?:word|wd|phrase|code)|[_-]pass|pwd|credentials?|authorization"
+    r"|secret(?:[_-]?access)?(?:[_-]?key)?(?:[_-]base)?|[_-]?auth|token"
+    r"|(?:api|app|access|account|admin|auth|private|shared|signing|encryption|service|master|client)[_-]?key"
 )
 TELLING: Final = re.compile(rf"(?i)(?:{_WORDS})[0-9]{{0,3}}$")
-_PASSWORD: Final = re.compile(r"(?i)(?:pass(?:word|wd|phrase|code)|pwd)[0-9]{0,3}$")
-# A token that lets somebody in has such a word before it, or none. A cursor, a lock or a word of a text has others.
+_PASSWORD: Final = re.compile(r"(?i)(?:pass(?:word|wd|phrase|code)|[_-]pass|pwd)[0-9]{0,3}$")
+# A token that lets somebody in has such a word before it, or none. A cursor, a lock or a word of a text has others,
+# and a `clientToken` keeps a request from being carried out twice.
 _TOKEN: Final = re.compile(
     r"(?i)(?:^|access|auth|api|app|bearer|refresh|id|session|bot|deploy|private|personal|oauth2?|user|admin|service"
-    r"|client|secret|security|registry|webhook|registration|runner|install(?:ation)?)[_-]*token[0-9]{0,3}$"
+    r"|secret|security|registry|webhook|registration|runner|install(?:ation)?)[_-]*token[0-9]{0,3}$"
 )
 _VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*_TOKEN[0-9]{0,3}")
 _CURSOR: Final = re.compile(
@@ -207,16 +214,19 @@ _TOKENS: Final[dict[str, tuple[str, ...]]] = {
     "artifactory-token": (f"AKCp{_W}{{60,}}", f"cmVmdGtu{_W}{{50,}}"),
     "atlassian-token": ("AT(?:ATT3|CTT3|STT3|OTT3|BB)[A-Za-z0-9_=-]{24,}",),
     "aws-access-key": ("(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}", "A3T[A-Z0-9][A-Z2-7]{16}"),
+    "aws-session-token": ("(?:IQoJb3JpZ2lu|F[wQ]oGZXIvYXdz)[A-Za-z0-9+/]{100,}={0,2}",),
     "aws-bedrock-key": ("ABSK[A-Za-z0-9+/]{100,}={0,2}",),
     "amazon-mws-token": (rf"amzn\.mws\.{_UUID}",),
     "brevo-key": (f"xkeysib-{_X}{{64}}-{_W}{{16}}", f"xsmtpsib-{_X}{{64}}-{_W}{{16}}"),
     "buildkite-token": (f"bkua_{_X}{{40}}",),
     "cerebras-key": (f"csk-{_W}{{40,}}",),
     "circleci-token": (f"CCI(?:PAT|PRJ)_{_W}{{20,}}_{_X}{{40}}",),
+    "clickup-token": ("pk_[0-9]{6,10}_[0-9A-Z]{32}",),
     "clojars-token": (f"CLOJARS_{_X}{{60}}",),
     "cloudflare-key": (f"v1\\.0-{_X}{{24}}-{_X}{{100,}}",),
     "contentful-token": (f"CFPAT-{_U}{{43}}",),
     "crates-token": (f"cio{_W}{{32}}",),
+    "cursor-key": (f"key_{_X}{{64}}",),
     "databricks-token": (f"dapi{_X}{{32}}(?:-[0-9])?",),
     "dbt-token": (f"dbt[cu]_{_U}{{30,}}",),
     "digitalocean-token": (f"do[opr]_v1_{_X}{{64}}",),
@@ -225,6 +235,7 @@ _TOKENS: Final[dict[str, tuple[str, ...]]] = {
     "dropbox-token": (f"sl\\.(?:u\\.)?{_U}{{120,}}",),
     "duffel-token": (f"duffel_(?:live|test)_{_U}{{43}}",),
     "dynatrace-token": (r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}",),
+    "e2b-key": (f"e2b_{_X}{{40}}",),
     "easypost-key": (f"EZ[AT]K{_W}{{54}}",),
     "elevenlabs-key": (f"sk_{_X}{{48}}",),
     "figma-token": (f"fig[dor]_{_U}{{40,}}",),
@@ -241,16 +252,21 @@ _TOKENS: Final[dict[str, tuple[str, ...]]] = {
     "google-oauth": (f"ya29\\.{_U}{{30,}}", f"GOCSPX-{_U}{{28}}", f"1//0{_U}{{60,}}"),
     "grafana-token": (f"gls?a?_{_W}{{32}}_{_X}{{8}}", f"glc_eyJ{_W}{{32,}}={{0,2}}"),
     "groq-key": (f"gsk_{_W}{{48,}}",),
+    "helicone-key": (f"sk-helicone-{_U}{{27,}}",),
     "heroku-key": (f"HRKU-(?:AA)?{_U}{{36,}}",),
+    "honeycomb-key": ("hc[a-z](?:i[kc]|mk)_[a-z0-9]{50,}",),
     "hubspot-token": (f"pat-(?:na|eu|ap)[0-9]-{_UUID}",),
     "huggingface-token": ("hf_[A-Za-z]{34}", "api_org_[A-Za-z]{34}"),
+    "infisical-token": (rf"st\.[0-9a-f-]{{24,36}}\.{_X}{{32,}}\.{_X}{{32,}}",),
     "jfrog-token": (f"eyJ2ZXIiOi{_U}{{60,}}",),
+    "jina-key": (f"jina_{_U}{{50,}}",),
     "langfuse-key": (f"sk-lf-{_UUID}",),
     "langsmith-key": (f"lsv2_(?:pt|sk)_{_X}{{32}}_{_X}{{10}}",),
     "launchdarkly-key": (f"(?:sdk|api|mob)-{_UUID}",),
     "linear-key": (f"lin_(?:api|oauth)_{_W}{{40,}}",),
     "mapbox-token": (rf"sk\.eyJ{_U}{{40,}}\.{_U}{{20,}}",),
     "mailgun-private-key": (f"key-{_X}{{32}}",),
+    "neon-key": ("napi_[a-z0-9]{60,}",),
     "netlify-token": (f"nf[pcoub]_{_W}{{36,}}",),
     "newrelic-key": ("NRAK-[A-Z0-9]{27}", f"NRI[IQ]-{_U}{{32}}", f"NRJS-{_X}{{19}}"),
     "notion-token": (f"ntn_{_W}{{40,}}", f"secret_{_W}{{43}}"),
@@ -258,6 +274,7 @@ _TOKENS: Final[dict[str, tuple[str, ...]]] = {
     "nvidia-key": (f"nvapi-{_U}{{60,}}",),
     "openai-key": (f"sk-(?:proj|svcacct|admin|None)-{_U}{{20,}}", f"sk-{_W}{{32,}}"),
     "openrouter-key": (f"sk-or-v1-{_X}{{64}}",),
+    "paddle-key": (f"pdl_(?:live|sdbx)_apikey_[a-z0-9]{{26}}_{_W}{{22}}_{_W}{{3}}",),
     "paypal-token": (f"access_token\\$(?:production|sandbox)\\$[0-9a-z]{{16}}\\${_X}{{32}}",),
     "perplexity-key": (f"pplx-{_W}{{40,}}",),
     "pinecone-key": (f"pcsk_{_W}{{5,8}}_{_W}{{50,}}",),
@@ -274,6 +291,8 @@ _TOKENS: Final[dict[str, tuple[str, ...]]] = {
     "replicate-token": (f"r8_{_W}{{37}}",),
     "resend-key": (f"re_{_W}{{8}}_{_W}{{20,}}",),
     "rubygems-key": (f"rubygems_{_X}{{48}}",),
+    "runpod-key": (f"rpa_{_W}{{40,}}",),
+    "salesforce-token": (f"00D{_W}{{12}}(?:{_W}{{3}})?![A-Za-z0-9._]{{80,}}",),
     "sendgrid-key": (rf"SG\.{_U}{{20,24}}\.{_U}{{39,50}}",),
     "sentry-token": ("sntrys_eyJ[A-Za-z0-9+/=_-]{60,}", f"sntryu_{_X}{{64}}"),
     "shippo-token": (f"shippo_(?:live|test)_{_X}{{40}}",),
@@ -282,6 +301,7 @@ _TOKENS: Final[dict[str, tuple[str, ...]]] = {
         rf"xox[abpors]-[0-9]{{1,}}-{_U}{{10,}}",
         f"xoxe(?:\\.xox[bp])?-[0-9]-{_U}{{20,}}",
         f"xapp-[0-9]-{_U}{{20,}}",
+        "xoxd-[A-Za-z0-9%/+=_-]{60,}",
     ),
     "sonarqube-token": (f"sq[pua]_{_X}{{40}}",),
     "sourcegraph-token": (
@@ -403,11 +423,22 @@ _AROUND: Final[tuple[tuple[str, str, str, Check], ...]] = (
 _PASSWORDS: Final = (
     (
         r"(?:machine\s+\S+|default)\s+login\s+\S+\s+password\s+(?P<secret>\S+)",
-        rf"login{_BLANK}.*password{_BLANK}",
+        rf"login{_BLANK}(?s:.*)password{_BLANK}",
     ),
     (
         r"curl\s[^\n|;]*?(?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"'/]+:(?P<secret>[^\s\"']+)",
         rf"curl{_BLANK}.*(?:-u|-user)",
+    ),
+    (r"(?:requirepass|masterauth)\s+[\"']?(?P<secret>[^\s\"']+)", rf"(?:requirepass|masterauth){_BLANK}"),
+    (r"mysql(?:dump|admin)?\s[^\n|;]*?-p(?P<secret>[^\s\"']+)", rf"mysql(?:dump|admin)?{_BLANK}.*-p"),
+    # In XML: as an element, or as the value of what has the name.
+    (
+        r"(?i)<[\w:.-]*(?:password|passwd|passphrase)>(?P<secret>[^<>\s]+)<",
+        "(?i:password|passwd|passphrase)>",
+    ),
+    (
+        r"(?i)(?:key|name)=\"[\w:.-]*(?:password|passwd|pwd)\"\s+value=\"(?P<secret>[^\"\s]+)\"",
+        rf"(?i:password|passwd|pwd)\\?\"{_BLANK}+value=",
     ),
     (r"sshpass\s+-p\s*[\"']?(?P<secret>[^\s\"']+)", "sshpass"),
     (r"(?m)^[^:\s]+:(?:5432|3306|\*):[^:\s]+:[^:\s]+:(?P<secret>\S+)$", r":(?:5432|3306|\*):[^:]+:[^:]+:"),

@@ -19,8 +19,10 @@ from mcp_envelope.check.score import scores
 from ..cli.harness import Outcome, Run, runner
 from ..ports import refusing_port
 from ..proxy.real import node
+from ..warm import warm
 
-SERVER = (sys.executable, str(Path(__file__).with_name("flawed_server.py")))
+# Stands for the command of the server with flaws.
+SERVER = str(Path(__file__).with_name("flawed_server.py"))
 pytestmark = pytest.mark.process
 
 
@@ -29,7 +31,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Cap
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("MCP_ENVELOPE_VAULT", str(tmp_path / "vault.db"))
     (tmp_path / "arguments.json").write_text('{"rows": [{"count": 5000}, {"count": 3}]}')
-    return runner("check", tmp_path, monkeypatch, capfdbinary)
+    check = runner("check", tmp_path, monkeypatch, capfdbinary)
+
+    def run(*arguments: str, **more: Any) -> Outcome:
+        return check(
+            *(word for each in arguments for word in (warm(SERVER) if each == SERVER else (each,))), **more
+        )
+
+    return run
 
 
 def figures(outcome: Outcome) -> dict[str, tuple[int, int]]:
@@ -37,7 +46,7 @@ def figures(outcome: Outcome) -> dict[str, tuple[int, int]]:
 
 
 def test_a_server_with_flaws(run: Run) -> None:
-    outcome = run("--format", "json", "--arguments", "arguments.json", "--", *SERVER)
+    outcome = run("--format", "json", "--arguments", "arguments.json", "--", SERVER)
     assert outcome.code == 1
     found = figures(outcome)
     assert found["fits claude-code"] == (4, 5)
@@ -51,14 +60,15 @@ def test_a_server_with_flaws(run: Run) -> None:
     assert found["weight"] == (1, 1)
     said = json.loads(outcome.out)
     assert said["notCalled"] == ["write"]
-    assert any("proxy" in line for line in said["suggestions"])
-    assert any("redact" in line for line in said["suggestions"])
+    assert any('redact = "tokens"' in line for line in said["suggestions"])
+    (in_front,) = [line for line in said["suggestions"] if "mcp-envelope proxy" in line]
+    assert f"mcp-envelope proxy --redact tokens -- {' '.join(warm(SERVER))};" in in_front
     assert "not called, as they are not marked read-only: write" in outcome.err
 
 
 def test_the_same_behind_the_envelope(run: Run) -> None:
     chosen = ("--arguments", "arguments.json", "--tools", "rows,picture")
-    outcome = run("--envelope", "--format", "json", *chosen, "--", *SERVER)
+    outcome = run("--envelope", "--format", "json", *chosen, "--", SERVER)
     assert outcome.code == 0, outcome.out
     found = figures(outcome)
     assert {name: figure for name, figure in found.items() if name.startswith("fits")} == {
@@ -79,6 +89,23 @@ def test_the_same_behind_the_envelope(run: Run) -> None:
     )
 
 
+def test_what_is_tried_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    assert run("--envelope", "--arguments", "arguments.json", "--tools", "rows", "--", SERVER).code == 0
+    left = [path.name for path in sorted(tmp_path.rglob("*")) if path not in before]
+    assert [name for name in left if "vault" in name or "ledger" in name] == []
+
+
+def test_a_result_that_is_cut_for_some_clients_alone(run: Run, tmp_path: Path) -> None:
+    """Behind the proxy each client gets as much as it takes, so nothing is lost."""
+    (tmp_path / "between.json").write_text('{"rows": {"count": 780}}')
+    chosen = ("--arguments", "between.json", "--tools", "rows", "--format", "json")
+    bare = figures(run(*chosen, "--", SERVER))
+    assert {bare[f"fits {name}"] for name in ("claude-code", "github-copilot-cli")} == {(1, 1), (0, 1)}
+    found = figures(run("--envelope", *chosen, "--", SERVER))
+    assert (found["reachable"], found["noted"]) == ((1, 1), (1, 1))
+
+
 @pytest.mark.parametrize(
     ("text", "is_error", "refusing"),
     [("x\n" * 2500, False, "opencode"), ("no such row " * 1000, True, "claude-code")],
@@ -91,21 +118,24 @@ def test_lines_and_the_text_of_errors_have_limits_too(text: str, is_error: bool,
 
 
 def test_both_side_by_side(run: Run) -> None:
-    outcome = run("--compare", "--arguments", "arguments.json", "--tools", "rows", "--", *SERVER)
+    outcome = run("--compare", "--arguments", "arguments.json", "--tools", "rows", "--", SERVER)
     rows = {row[1]: row[2:] for row in (line.split("\t") for line in outcome.out.decode().splitlines())}
     assert outcome.code == 1, "what the server does itself decides"
     assert rows["the rest of a large result can be read"] == ["0 of 1 ✗", "1 of 1 ✓"]
 
 
 def test_a_real_server_in_every_format(run: Run, tmp_path: Path) -> None:
-    command = node("server-everything")
-    table = run("--badge", "badge.svg", "--", *command)
+    # One of its tools takes as long as it is told to, and ten seconds otherwise.
+    quick = {"trigger-long-running-operation": [{"duration": 0.1, "steps": 1}]}
+    (tmp_path / "quick.json").write_text(json.dumps(quick))
+    command = ("--arguments", "quick.json", "--", *node("server-everything"))
+    table = run("--badge", "badge.svg", *command)
     assert table.code == 0, table.out
     assert "MCP results: 10 of 10" in (tmp_path / "badge.svg").read_text()
     assert ET.parse(tmp_path / "badge.svg").getroot().get("role") == "img"
-    markdown = run("--format", "markdown", "--", *command).out.decode()
+    markdown = run("--format", "markdown", *command).out.decode()
     assert "| ✅ | no secret is shown |" in markdown
-    assert run("--format", "junit", "--output", "check.xml", "--", *command).out == b""
+    assert run("--format", "junit", "--output", "check.xml", *command).out == b""
     suite = ET.parse(tmp_path / "check.xml").getroot()
     assert (suite.get("failures"), suite.get("name")) == ("0", "server-everything")
     assert len(suite) == int(suite.get("tests") or 0) > 8
@@ -122,12 +152,12 @@ def test_a_real_server_in_every_format(run: Run, tmp_path: Path) -> None:
         ),
         ([], 2, "name one server"),
         (["--url", "http://x", "--", "y"], 2, "name one server"),
-        (["--tools", "rosw", "--", *SERVER], 2, "no tool 'rosw', did you mean rows?"),
-        (["--arguments", "broken.json", "--", *SERVER], 3, "expected arguments by tool"),
-        (["--arguments", "missing.json", "--", *SERVER], 3, "cannot read missing.json"),
-        (["--badge", "nowhere/x.svg", "--tools", "picture", "--", *SERVER], 3, "cannot write nowhere/x.svg"),
-        (["--compare", "--envelope", "--", *SERVER], 2, "without --envelope"),
-        (["--format", "xml", "--", *SERVER], 2, "'xml' is not one of table"),
+        (["--tools", "rosw", "--", SERVER], 2, "no tool 'rosw', did you mean rows?"),
+        (["--arguments", "broken.json", "--", SERVER], 3, "expected arguments by tool"),
+        (["--arguments", "missing.json", "--", SERVER], 3, "cannot read missing.json"),
+        (["--badge", "nowhere/x.svg", "--tools", "picture", "--", SERVER], 3, "cannot write nowhere/x.svg"),
+        (["--compare", "--envelope", "--", SERVER], 2, "without --envelope"),
+        (["--format", "xml", "--", SERVER], 2, "'xml' is not one of table"),
     ],
 )
 def test_mistakes(run: Run, tmp_path: Path, arguments: list[str], code: int, told: str) -> None:

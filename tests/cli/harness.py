@@ -92,7 +92,12 @@ def process(*arguments: str, stdin: bytes = b"", **env: str | None) -> Outcome:
 
 
 def at_terminal(
-    command: list[str], folder: Path, *, answer: bytes = b"", **env: str | None
+    command: list[str],
+    folder: Path,
+    *,
+    answer: bytes = b"",
+    until: bytes = b"end it with Ctrl-D",
+    **env: str | None,
 ) -> tuple[int, str]:
     """Run with a terminal on all three streams; what it showed. What waits for a payload is interrupted."""
     pty = pytest.importorskip("pty")
@@ -110,12 +115,16 @@ def at_terminal(
         os.close(theirs)
         limit = threading.Timer(60, started.kill)
         limit.start()
+        again = threading.Timer(5, started.send_signal, [signal.SIGINT])
         shown = b""
         try:
             while chunk := os.read(ours, 65536):
                 shown += chunk
-                if b"end it with Ctrl-D" in shown:
+                if until in shown:
                     started.send_signal(signal.SIGINT)
+                    # Once more, as a person would: Python may have been where it only reports an interrupt.
+                    if again.ident is None:
+                        again.start()
                 if answer and b"[y/N] " in shown:
                     os.write(ours, answer)
                     answer = b""
@@ -123,6 +132,7 @@ def at_terminal(
             pass  # Linux says so when the last writer has gone
         code = started.wait()
         limit.cancel()
+        again.cancel()
     os.close(ours)
     return code, shown.decode()
 

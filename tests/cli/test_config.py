@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Callable
@@ -69,7 +70,7 @@ def test_a_pipe_gets_lines_with_tabs(run: Run) -> None:
     assert outcome.rows["lists"] == ('{"items": ["-score"]}', "file mcp-envelope.toml:4")
     assert outcome.rows["bytes"] == ("-", "built-in")
     assert outcome.rows["max_tokens"] == ("10000", "built-in")
-    assert outcome.rows["meter"] == ("estimate", "built-in")
+    assert outcome.rows["meter"] == ("exact", "built-in")
     assert run().rows["hint"] == ("-", "built-in")
 
 
@@ -81,6 +82,20 @@ def test_a_terminal_gets_a_table(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert rows[0].split() == ["setting", "value", "from"]
     columns = {row.index(source) for row, source in zip(rows[1:], map(_source, rows[1:]), strict=True)}
     assert columns == {rows[0].index("from")}
+
+
+def test_sizes_times_and_places_at_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("MCP_ENVELOPE_VAULT_TTL", "5400")
+    monkeypatch.delenv("MCP_ENVELOPE_VAULT", raising=False)
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    shown = dict(re.split(r"  +", row)[:2] for row in run().out.splitlines()[3:])
+    assert (shown["program_bytes"], shown["vault_size"]) == ("32.0 MiB", "1.0 GiB")
+    assert (shown["vault_ttl"], shown["image_tokens"]) == ("1h 30m", "8,000")
+    assert shown["vault"].startswith("~")
+    assert shown["vault"].endswith("vault.db")
 
 
 def _source(row: str) -> str:

@@ -53,10 +53,9 @@ def test_help_for_a_command(capsys: pytest.CaptureFixture[str], command: str) ->
         (["seal", "--tokn", "5"], "there is no option '--tokn', did you mean --tokens?"),
         (
             ["proxy", "--transport", "htp"],
-            "argument --transport: 'htp' is not one of http, sse, did you mean http?",
+            "argument --transport: 'htp' is not one of http, sse, auto, did you mean http?",
         ),
         (["proxy", "-q", "--", "true"], "there is no option '-q'"),
-        ([], f"a command is needed: {', '.join(COMMANDS)}"),
     ],
 )
 def test_suggestions(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
@@ -64,6 +63,14 @@ def test_suggestions(capsys: pytest.CaptureFixture[str], arguments: list[str], m
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"error: {message} (see mcp-envelope ")
+
+
+def test_without_a_command_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(f"\n  {name} " in err for name in COMMANDS)
+    assert err.endswith("error: a command is needed (see mcp-envelope --help)\n")
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,17 @@ def test_what_was_observed_is_told_at_the_end(tmp_path: Path) -> None:
     assert before - 500 <= saved < before
 
 
+@pytest.mark.parametrize(("command", "advice"), [("gateway", "wrap CLIENT --gateway"), ("serve", "serve")])
+def test_servers_that_wait_for_a_client_say_so(tmp_path: Path, command: str, advice: str) -> None:
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"a": {"command": "true"}}}')
+    _, shown = at_terminal([*COMMAND, command], tmp_path, until=b"Ctrl-C ends it", MCP_ENVELOPE_VAULT="none")
+    assert "waiting for an MCP client on standard input" in shown
+    assert f"mcp-envelope {advice}" in shown
+
+
 def test_a_person_at_a_terminal_is_told_what_it_waits_for(tmp_path: Path) -> None:
     """The server ends at once, so the proxy does too."""
     code, shown = at_terminal([*COMMAND, "proxy", "--", "true"], tmp_path, MCP_ENVELOPE_VAULT="none")
     assert code == 0
     assert "waiting for an MCP client on standard input" in shown
+    assert "mcp-envelope wrap CLIENT" in shown

@@ -81,6 +81,22 @@ def commands(outcome: Outcome) -> list[list[str]]:
     return [shlex.split(words) for words in found]
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--grep", "nowhere in it"], "note: no matches\n"),
+        (["--query", "items[?id == `-1`]"], "note: nothing is selected\n"),
+        (["--query", "nosuch"], "note: nothing is selected\n"),
+        (["--sql", "SELECT * FROM items WHERE id < 0"], "note: no rows\n"),
+        (["--sql", "SELECT * FROM items LIMIT 1"], ""),
+        (["--grep", "nowhere in it", "--json"], ""),
+    ],
+)
+def test_that_nothing_was_found_is_said(run: Run, stored: Stored, asked: list[str], said: str) -> None:
+    outcome = run(stored(), *asked)
+    assert (outcome.code, outcome.err) == (0, said)
+
+
 # -- pages --------------------------------------------------------------------------------------------------
 
 
@@ -179,6 +195,16 @@ def test_a_search(run: Run, stored: Stored) -> None:
     again = json.loads(run(*words).out)
     assert again[0]["path"] == f"/items/{len(json.loads(outcome.out))}/name"
     assert json.loads(run(handle, "--grep=-nothing-").out) == []
+
+
+def test_sql_over_what_a_query_or_a_search_finds(run: Run, stored: Stored) -> None:
+    handle = stored()
+    for way in (["--query", "items[?id < `300`]"], ["--grep", "^item [12]?[0-9]?[0-9]$"]):
+        outcome = run(handle, *way, "--sql", "SELECT count(*) AS n FROM data")
+        assert json.loads(outcome.out) == [{"n": 300}]
+    outcome = run(handle, *way, "--sql", "SELECT * FROM data", "--tokens", "300")
+    (words,) = commands(outcome)
+    assert json.loads(run(*words).out)[0]["text"] == f"item {len(json.loads(outcome.out))}"
 
 
 def test_a_selection_can_be_a_single_value(run: Run, stored: Stored) -> None:
@@ -506,6 +532,8 @@ USAGE = {
     "no handle": ([], "the following arguments are required: HANDLE"),
     "two handles": (["a", "b"], "one handle at most; 'b' is one too many"),
     "both": (["a", "--query", "b", "--grep", "c"], "not allowed with argument"),
+    "lines and sql": (["a", "--lines", "1", "--sql", "c"], "--sql does not go with --lines"),
+    "all and sql": (["a", "--all", "--sql", "c"], "it does not go with --sql"),
     "all and grep": (["a", "--all", "--grep", "c"], "not allowed with argument"),
     "all and offset": (
         ["a", "--all", "--offset", "3"],
@@ -550,7 +578,7 @@ def test_the_examples_of_the_help_run(
     handle = stored({"items": [{"name": f"n{n}", "size": n, "why": "timed out"} for n in range(40)]})
     main(["read", "--help"])
     examples = capsys.readouterr().out.partition("examples,")[2].partition("\n")[2]
-    assert examples.count("mcp-envelope read HANDLE") == 6
+    assert examples.count("mcp-envelope read HANDLE") == 7
     script = "set -e\n" + examples.replace("mcp-envelope read HANDLE", f"{shlex.join(COMMAND)} read {handle}")
     env = environment(MCP_ENVELOPE_VAULT=str(tmp_path / "vault.db"))
     done = subprocess.run(

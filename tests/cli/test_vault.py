@@ -118,7 +118,9 @@ def test_settings_of_the_vault(
     monkeypatch.setenv("MCP_ENVELOPE_VAULT_SIZE", "3 pounds")
     outcome = run("--json")
     assert json.loads(outcome.out)["cap"] == 1 << 30
-    assert outcome.err.startswith("warning: MCP_ENVELOPE_VAULT_SIZE: '3 pounds' is not a size; write 1GiB")
+    assert outcome.err.startswith(
+        "warning: MCP_ENVELOPE_VAULT_SIZE = '3 pounds': expected a size such as 1GiB"
+    )
     monkeypatch.delenv("MCP_ENVELOPE_VAULT_SIZE")
     monkeypatch.delenv("MCP_ENVELOPE_VAULT")
     (tmp_path / "mine.toml").write_text('vault = "sqlite:///vault.db"\nvault_size = "2MB"')

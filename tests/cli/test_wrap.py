@@ -314,6 +314,8 @@ def test_every_client(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
             text = CONTINUE.replace(
                 "mcpServers:", "mcpServers:\n  - {name: x, command: npx, env: {A: hunter2}}"
             )
+        if client == "goose":
+            text = "extensions:\n  x: {type: stdio, name: x, cmd: npx, args: [], envs: {A: hunter2}}\n"
         path.write_text(text)
         outcome = run("wrap", client, "--yes")
         assert outcome.code == 0, outcome.err
@@ -440,7 +442,7 @@ def test_what_the_client_starts(run: Run, file: Path, home: Path, monkeypatch: p
         (["--config", "nowhere.toml"], 3, "cannot read nowhere.toml"),
         (["--vault", "foo://bar"], 2, "no vault has an address like foo://"),
         (["--vault", "valkey://127.0.0.1:1"], 2, "pip install"),
-        (["--remote"], 2, "--remote: needs an extra (anyio is missing)"),
+        (["--remote"], 2, "--remote: needs the extra [http]: pip install 'mcp-envelope[http]'"),
     ],
 )
 def test_what_the_proxy_would_refuse(
@@ -538,7 +540,10 @@ def test_a_list_of_servers_gets_no_gateway(run: Run, home: Path) -> None:
     path.write_text(CONTINUE)
     outcome = run("wrap", str(path), "--gateway", "--yes")
     assert outcome.code == 0
-    assert "fs is in a list or in YAML, which --gateway cannot edit; left as it is" in outcome.err
+    assert (
+        "fs is in a list, in YAML or alone in its file, which --gateway cannot edit; left as it is"
+        in outcome.err
+    )
     text = "mcpServers:\n- {name: a, command: mcp-envelope, args: [gateway]}\n"
     path.write_text(text)
     assert run("unwrap", str(path), "--yes").code == 0

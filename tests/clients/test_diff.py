@@ -43,7 +43,7 @@ def patched(old: str, lines: list[str]) -> str:
 
 
 @given(LINES, LINES)
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 def test_the_diff_leads_to_the_new_text(old: list[str], new: list[str]) -> None:
     one, other = "\n".join(old), "\n".join(new)
     lines = diff(one, other)
@@ -138,7 +138,7 @@ def test_our_own_words_are_shown() -> None:
 
 @pytest.mark.parametrize("kind", ["json", "toml", "yaml"])
 @given(random=texts.texts())
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_no_value_of_env_or_headers_is_shown(kind: str, random: Random) -> None:
     found = texts.entries(random, is_toml=kind == "toml")
     for entry in found.values():

@@ -34,6 +34,8 @@ def found(client: str, system: str, scope: Scope | None = None, **variables: str
             "darwin",
             ["site/opencode.json", *(f".config/opencode/opencode.json{c}" for c in ("", "c"))],
         ),
+        ("goose", "darwin", [".config/goose/config.yaml"]),
+        ("goose", "win32", ["AppData/Roaming/Block/goose/config/config.yaml"]),
         ("windsurf", "win32", [".codeium/windsurf/mcp_config.json"]),
         ("zed", "linux", ["site/.zed/settings.json", ".config/zed/settings.json"]),
         ("zed", "win32", ["site/.zed/settings.json", "AppData/Roaming/Zed/settings.json"]),
@@ -59,6 +61,8 @@ def test_scopes() -> None:
 def test_variables() -> None:
     assert found("codex", "linux", "user", CODEX_HOME="/c") == ["/c/config.toml"]
     assert found("claude-code", "linux", "user", CLAUDE_CONFIG_DIR="/c") == ["/c/.claude.json"]
+    assert found("goose", "linux", GOOSE_PATH_ROOT="/c") == ["/c/config/config.yaml"]
+    assert found("goose", "linux", GOOSE_PATH_ROOT="c") == [f"{HOME}/.config/goose/config.yaml"]
     assert found("claude-desktop", "linux", XDG_CONFIG_HOME="/c") == ["/c/Claude/claude_desktop_config.json"]
     assert found("claude-desktop", "win32", APPDATA="/c") == ["/c/Claude/claude_desktop_config.json"]
     assert found("claude-desktop", "darwin", XDG_CONFIG_HOME="/c")[0].startswith(str(HOME))

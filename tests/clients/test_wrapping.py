@@ -90,6 +90,14 @@ VSCODE = """\
 }
 """
 CURSOR = '{"mcpServers":{"a":{"command":"node","args":["s.js"],"envFile":".env"},"b":{"url":"https://b.example/sse"}}}'
+WINDSURF = """\
+{
+  "mcpServers": {
+    "git": { "command": "uvx", "args": ["mcp-server-git"] },
+    "hub": { "serverUrl": "https://api.example.com/mcp", "headers": { "X-Key": "${env:TOKEN}" } }
+  }
+}
+"""
 GEMINI = """\
 {
   "theme": "GitHub",
@@ -149,7 +157,49 @@ ZED = """\
   }
 }
 """
+GOOSE = """\
+GOOSE_PROVIDER: anthropic
+extensions:
+  developer:
+    bundled: true
+    enabled: true
+    name: developer
+    timeout: 300
+    type: builtin
+  fetch: # what I like best
+    enabled: true
+    type: stdio
+    name: fetch
+    cmd: uvx
+    args:
+    - mcp-server-fetch
+    - --ignore-robots-txt
+    envs: {}
+    env_keys:
+    - TOKEN
+    timeout: 300
+  'time':
+    enabled: false
+    type: stdio
+    name: time
+    cmd: "/usr/bin/time-mcp"
+    args: []
+    description: ''
+GOOSE_MODE: auto
+"""
+CONTINUE = """\
+{
+  // of Playwright
+  "command": "npx",
+  "args": ["@playwright/mcp@latest"],
+  "env": { "A": "b" }
+}
+"""
+CONTINUE_REMOTE = '{"type": "sse", "url": "https://mcp.example.com/sse", "headers": {"X-Key": "k"}}'
 FILES = {
+    "goose": (GOOSE, "yaml"),
+    "continue": (CONTINUE, "json"),
+    "continue, remote": (CONTINUE_REMOTE, "json"),
     "opencode": (OPENCODE, "json"),
     "zed": (ZED, "json"),
     "claude-desktop": (CLAUDE_DESKTOP, "json"),
@@ -157,6 +207,7 @@ FILES = {
     "vscode": (VSCODE, "json"),
     "cursor": (CURSOR, "json"),
     "gemini": (GEMINI, "json"),
+    "windsurf": (WINDSURF, "json"),
     "codex": (CODEX, "toml"),
 }
 
@@ -233,6 +284,40 @@ def test_opencode_has_program_and_arguments_in_one_list() -> None:
     assert plan.skipped == [("r", "has a type that the proxy does not speak")]
 
 
+def test_goose_has_words_of_its_own() -> None:
+    plan = wrap(GOOSE, "yaml")
+    value = found(plan.text, "yaml")
+    assert plan.changed == ["fetch", "time"]
+    assert value["fetch"]["cmd"] == value["time"]["cmd"] == "mcp-envelope"
+    assert value["fetch"]["args"] == ["proxy", "--", "uvx", "mcp-server-fetch", "--ignore-robots-txt"]
+    assert value["time"]["args"] == ["proxy", "--", "/usr/bin/time-mcp"]
+    assert "command" not in value["fetch"]
+    updated = wrap(plan.text, "yaml", WrapOptions(LAUNCH, ("/opt/mcp-envelope",), {"--tokens": "900"}))
+    assert found(updated.text, "yaml")["fetch"]["cmd"] == "/opt/mcp-envelope"
+    assert unwrap(updated.text, "yaml").text == GOOSE
+    remote = (
+        "extensions: {r: {enabled: true, type: streamable_http, name: r, uri: 'https://x/mcp', envs: {}}}"
+    )
+    assert wrap(remote, "yaml", WrapOptions(LAUNCH)).remote == ["r"]
+    [(name, reason)] = wrap(remote, "yaml").skipped
+    assert (name, "by hand" in reason) == ("r", True)
+
+
+def test_a_file_may_be_a_server() -> None:
+    plan = wrap(CONTINUE, "json")
+    assert plan.changed == ["the server"]
+    assert found(plan.text, "json")["the server"]["args"] == ["proxy", "--", "npx", "@playwright/mcp@latest"]
+    told = found(wrap(CONTINUE_REMOTE, "json").text, "json")["the server"]
+    assert told["args"][-2:] == ["--url", "https://mcp.example.com/sse"]
+    assert told["env"] == {"MCP_ENVELOPE_HEADER_1": "k"}
+
+
+def test_windsurf_calls_a_url_server_url() -> None:
+    value = found(wrap(WINDSURF, "json").text, "json")
+    assert value["hub"]["args"][:2] == ["proxy", "--transport=auto"]
+    assert value["hub"]["args"][-2:] == ["--url", "https://api.example.com/mcp"]
+
+
 def test_gemini_says_what_its_urls_mean() -> None:
     value = found(wrap(GEMINI, "json").text, "json")
     assert value["hub"]["args"][:2] == ["proxy", "--transport=http"]
@@ -273,7 +358,7 @@ def test_what_somebody_adds_meanwhile_stays(client: str) -> None:
 
 def test_a_file_that_a_program_wrote_anew_is_unwrapped_all_the_same() -> None:
     for client, (text, kind) in FILES.items():
-        if kind == "toml":
+        if kind != "json":
             continue
         document = config_file.read(wrap(text, kind).text.encode(), "x.json")
         again = json.dumps(document.value, sort_keys=True, indent=1)
@@ -334,12 +419,16 @@ def test_another_command_is_set_if_it_is_named() -> None:
         ({"command": ["npx", 1]}, "command that is neither a string nor a list of strings"),
         ({"command": ["npx"], "args": []}, "a command with arguments and args"),
         ({"command": ""}, "command that is neither a string nor a list of strings"),
+        ({"command": ["", "a"]}, "neither a string nor a list"),
+        ({"command": "a", "args": 1}, "not a list of strings"),
         ({"command": "a", "args": "b"}, "not a list of strings"),
         ({"command": "a", "args": [1]}, "not a list of strings"),
         ({"command": "a", "url": "https://x"}, "both a command and a URL"),
         ({}, "neither a command nor a URL"),
         ({"url": 5}, "not understood"),
         ({"httpUrl": "https://x", "type": "http"}, "both httpUrl and type"),
+        ({"serverUrl": "https://x", "type": "http"}, "both serverUrl and type"),
+        ({"serverUrl": "https://x", "url": "https://x"}, "not understood"),
         ({"url": "https://secret@x"}, "secret in its URL"),
         ({"url": "https://x", "oauth": {}}, "has oauth"),
         ({"url": "https://x", "headersHelper": "x"}, "has headersHelper"),

@@ -38,7 +38,7 @@ def entry(random: Random, *, is_toml: bool, is_remote: bool) -> dict[str, Any]:
     if is_remote:
         value["url"] = f"https://example.com/{random.choice(('mcp', 'ü', 'a%20b'))}"
         if not is_toml and random.random() < 0.3:
-            value["httpUrl"] = value.pop("url")
+            value[random.choice(("httpUrl", "serverUrl"))] = value.pop("url")
         elif not is_toml and random.random() < 0.5:
             value["type"] = random.choice(("http", "sse"))
         if random.random() < 0.6:

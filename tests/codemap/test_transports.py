@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ import pytest
 
 from ..ports import free_port
 from ..servers.talkers import CLIENTS, Place, Talker
+from ..warm import warm
 from .harness import DIALECTS, Project
 
 pytestmark = pytest.mark.process
@@ -29,7 +29,7 @@ CLIENT_NAMES = [*CLIENTS]
 
 def command(project: Project, dialect: str, *more: str) -> list[str]:
     where = ("--root", str(project.root), "--db", str(project.database), "--no-build")
-    return [sys.executable, str(CODEMAP), *where, "--dialect", dialect, "--language-server", "py=", *more]
+    return [*warm(str(CODEMAP)), *where, "--dialect", dialect, "--language-server", "py=", *more]
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -200,7 +200,7 @@ def test_what_is_cut_can_be_read(project: Project, tmp_path: Any) -> None:
             notice = cut.structured_content["_envelope"]
             asked = {"handle": notice["handle"], "path": "/impactedSymbols/400/id"}
             page = await client.call_tool_mcp("envelope_read", asked)
-            assert page.content[0].text == "py:zoo.py#f399"
+            assert page.content[-1].text == "py:zoo.py#f399"
 
     anyio.run(main, "native")
     anyio.run(main, "gel")

@@ -16,13 +16,22 @@ import msgspec
 import pytest
 
 from mcp_envelope import dialects
-from mcp_envelope.config import SETTINGS, Settings
-from mcp_envelope.config.policy import own_file_schema, settings_schema
+from mcp_envelope.config import SETTINGS, Setting, Settings
+from mcp_envelope.config.schema import own_file_schema, settings_schema
 from mcp_envelope.dialects.scalpel import Scalpel
 from mcp_envelope.jsontext.scanner import plain_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 TABLE = re.compile(r"(<!-- settings:.*?-->\n)(.*?)(<!-- end -->)", re.DOTALL)
+# What the names and the values in a table are.
+TABLES = {
+    "lists": "table: path or field → ranking keys",
+    "hints": "table: path or field → string",
+    "errors": "table: words → code",
+    "redact_patterns": "table: name → regular expression",
+    "reply": "table: summary, warnings, …",
+    "workspace": "table: root, package?",
+}
 # The example of the published contract, as it stands there.
 PUBLISHED = """{
   "global": {
@@ -42,12 +51,27 @@ def block(language: str) -> str:
     return found[1]
 
 
+def kind(setting: Setting) -> str:
+    """Return in words what a setting takes: from its schema, as far as that tells."""
+    if setting.units:
+        number = {"time": "seconds", "size": "bytes"}[setting.units.noun]
+        return f"{number}, or a {setting.units.noun} such as `{setting.units.example}`"
+    schema = settings_schema()["$defs"][setting.name]
+    names = schema.get("enum") or [name for each in schema.get("anyOf", ()) for name in each.get("enum", ())]
+    listed = ", ".join(f"`{name}`" for name in names)
+    if names:
+        return f"one of {listed}" if "enum" in schema else f"{listed} or a name of your own"
+    if schema["type"] == "integer":
+        return f"whole number, {schema['minimum']:,} to {schema['maximum']:,}"
+    return TABLES.get(setting.name) or {"string": "string", "array": "list of names"}[schema["type"]]
+
+
 def markdown_table() -> str:
     rows = ["| setting | kind | default | environment | what it does |", "|---|---|---|---|---|"]
     for each in SETTINGS.values():
         default = msgspec.to_builtins(each.default) if each.default else ""
         shown = f"`{str(default).lower() if default is True else default}`" if default else ""
-        rows.append(f"| `{each.name}` | {each.kind.words} | {shown} | `{each.variable}` | {each.doc} |")
+        rows.append(f"| `{each.name}` | {kind(each)} | {shown} | `{each.variable}` | {each.doc} |")
     return "\n".join(rows) + "\n"
 
 
@@ -145,3 +169,13 @@ def test_every_setting_is_described() -> None:
         assert "type" in definition or "enum" in definition or "anyOf" in definition
         assert name in SETTINGS
     assert set(settings_schema()["$defs"]) == set(SETTINGS)
+
+
+@pytest.mark.parametrize("name", ["native", "ctxo", "transcend", "gel", "scalpel"])
+def test_the_table_says_what_counts_each_dialects_budget(name: str) -> None:
+    row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{name}` | "))
+    _, said, meter, _ = row.split(" | ")
+    # One without a limit counts a budget that is set.
+    budget = dialects.dialect(name).budget(1000 if said == "no limit" else None, None, None)
+    assert meter.strip("`") == budget.meter.name
+    assert said in ("no limit", f"{budget.limit:,} {budget.unit}")

@@ -86,11 +86,11 @@ def test_requests(requested: object, tokens: int | None, said: str) -> None:
 def test_the_defaults_of_the_dialects() -> None:
     limits = {dialect: Policy(dialect=dialect).allowance for dialect in dialects.NAMES}
     assert {name: (each.limit, each.unit, each.meter, each.ceiling) for name, each in limits.items()} == {
-        "native": (8000, "tokens", "estimate", 10_000),
+        "native": (8000, "tokens", "exact", 10_000),
         "ctxo": (8192, "bytes", "bytes", 10_000),
         "transcend": (2000, "tokens", "chars4", 10_000),
-        "gel": (8000, "tokens", "estimate", 10_000),
-        "scalpel": (None, "tokens", "estimate", 10_000),
+        "gel": (8000, "tokens", "exact", 10_000),
+        "scalpel": (None, "tokens", "exact", 10_000),
     }
     assert Policy(dialect="scalpel").budget is None
 

@@ -199,7 +199,8 @@ def test_the_nearest_file(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text('[tool.mcp-envelope]\nhint = "far"')
-    (tmp_path / "a" / "pyproject.toml").write_text('[project]\nname = "mcp-envelope"')
+    other = '[project]\nname = "mcp-envelope"\n[tool.mcp-envelope-plugin]\nhint = "another\'s"'
+    (tmp_path / "a" / "pyproject.toml").write_text(other)
     program = Program(inner)
     assert (program.hint, program.settings.file) == ("far", "../../pyproject.toml")
     program.write('hint = "near"')
@@ -313,7 +314,7 @@ def test_threads_see_whole_states_only(tmp_path: Path) -> None:
     threads = [threading.Thread(target=ask, args=(f"tool {number % 3}",)) for number in range(3)]
     for thread in threads:
         thread.start()
-    for number in range(1, 50):
+    for number in range(1, 30):
         if number % 5 == 0:
             path.write_text(f'hint = "{number}')  # broken: the last good one stays
         else:
@@ -333,3 +334,5 @@ def test_reading_is_bounded(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * 1_000_001)
     with pytest.raises(ValueError, match="larger"):
         read_bytes(str(tmp_path / "large"))
+    (tmp_path / "pyproject.toml").write_text('[tool.mcp-envelope]\nhint = "x"\n' + "#" * 1_000_000)
+    assert Settings(environ={}, start=tmp_path).file is None

@@ -84,7 +84,7 @@ def write(folder: Path, given: Mapping[str, Mapping[str, Any]], dialect: str) ->
     }
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(layers(), st.none() | st.integers(200, 9000), st.sampled_from(["native", "scalpel", "gel"]))
 def test_the_strongest_layer_that_sets_a_value_wins(
     tmp_path_factory: pytest.TempPathFactory,
@@ -154,6 +154,13 @@ def test_an_unknown_profile_in_the_environment_is_no_profile(tmp_path: Path) -> 
     policy = policy_of(tmp_path, 'profile = "debug"', MCP_ENVELOPE_PROFILE="standrd")
     assert policy.profile == "debug"
     assert policy.problems == ("MCP_ENVELOPE_PROFILE: there is no profile 'standrd', did you mean standard?",)
+
+
+def test_a_profile_that_is_based_on_itself(tmp_path: Path) -> None:
+    text = 'profile = "p"\n[profiles.p]\nbase = "q"\nhint = "p"\n[profiles.q]\nbase = "p"\ntier = "pro"'
+    policy = policy_of(tmp_path, text)
+    assert (policy.hint, policy.tier, policy.detail) == ("p", "pro", "minimal")
+    assert policy.problems == ("mcp-envelope.toml, line 6, column 1: p is based on itself; minimal is used",)
 
 
 # -- the dialects' own --------------------------------------------------------------------------------------
@@ -241,8 +248,8 @@ def test_the_two_files_of_scalpel(tmp_path: Path) -> None:
 def test_a_profile_chosen_by_a_dialect_does_not_change_the_dialect(tmp_path: Path) -> None:
     text = 'dialect = "scalpel"\n[profiles.debug]\ndialect = "gel"\nhint = "h"'
     policy = policy_of(tmp_path, text, SCALPEL_MCP_INFO="DEBUG")
-    assert (policy.dialect, policy.hint) == ("scalpel", "h")
-    assert "the dialect stays scalpel" in policy.problems[0]
+    assert (policy.dialect, policy.hint, policy.problems) == ("scalpel", "h", ())
+    assert policy.sources["dialect"] == "file mcp-envelope.toml:1"
 
 
 # -- the environment ----------------------------------------------------------------------------------------
@@ -255,7 +262,7 @@ def test_every_kind_in_the_environment(tmp_path: Path) -> None:
         MCP_ENVELOPE_REDACT="keys",
         MCP_ENVELOPE_INCLUDE_ONLY="a, b,,a",
         MCP_ENVELOPE_EXCLUDE_FIELDS='["c,d"]',
-        MCP_ENVELOPE_LISTS='{"items": "-score,name"}',
+        MCP_ENVELOPE_LISTS='{"items": ["-score", "name"]}',
         MCP_ENVELOPE_WORKSPACE="packages/core",
         MCP_ENVELOPE_HINT="",
     )
@@ -270,16 +277,18 @@ def test_every_kind_in_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("TOKENS", "many", "MCP_ENVELOPE_TOKENS: 'many' is not a whole number"),
-        ("TOKENS", "16k", "'16k' is not a whole number"),
-        ("TOKENS", "9" * 5000, "is not a whole number"),
-        ("TOKENS", "5", "MCP_ENVELOPE_TOKENS: 5 is too small; 100 is used"),
-        ("REDACT", "maybe", "'maybe' is not one of off, tokens, keys, custom"),
-        ("LISTS", "items", "'items' is not a table"),
-        ("LISTS", '{"a": 3}', "MCP_ENVELOPE_LISTS.a: 3 is not a ranking"),
-        ("INCLUDE_ONLY", "[1", "'[1' is not a list of names"),
+        ("TOKENS", "many", "MCP_ENVELOPE_TOKENS = 'many': expected a whole number"),
+        ("TOKENS", "16k", "'16k': expected a whole number"),
+        ("TOKENS", "9" * 5000, "expected a whole number"),
+        ("TOKENS", "5", "MCP_ENVELOPE_TOKENS = 5: too small; 100 is used"),
+        ("REDACT", "maybe", "'maybe': expected one of off, tokens, keys, custom"),
+        ("LISTS", "items", "'items': expected a table"),
+        ("LISTS", '{"a": 3}', "MCP_ENVELOPE_LISTS.a = 3: expected a list"),
+        ("INCLUDE_ONLY", "[1", "'[1': expected a list"),
         ("DIALECT", "cxto", "did you mean ctxo?"),
-        ("HINT", "\udcff", "is not valid UTF-8"),
+        ("HINT", "\udcff", ": not valid UTF-8"),
+        ("INCLUDE_ONLY", "a,\udcff", ": not valid UTF-8"),
+        ("WORKSPACE", "\udcff", "MCP_ENVELOPE_WORKSPACE: not valid UTF-8"),
     ],
 )
 def test_wrong_variables(tmp_path: Path, name: str, value: str, said: str) -> None:
@@ -290,7 +299,7 @@ def test_wrong_variables(tmp_path: Path, name: str, value: str, said: str) -> No
 def test_both_budgets_in_the_environment(tmp_path: Path) -> None:
     policy = policy_of(tmp_path, MCP_ENVELOPE_TOKENS="500", MCP_ENVELOPE_BYTES="900")
     assert (policy.tokens, policy.bytes) == (500, None)
-    assert policy.problems == ("MCP_ENVELOPE_BYTES: not used, because tokens is set too",)
+    assert policy.problems == ("MCP_ENVELOPE_BYTES: bytes is not used, because tokens is set too",)
 
 
 def test_the_real_environment_is_read_in_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,8 +317,8 @@ def test_the_short_cut_sees_what_the_front_door_shows(monkeypatch: pytest.Monkey
 
     monkeypatch.setenv("MCP_ENVELOPE_HINT", "grüß")
     fast, slow = Environment(), Environment(dict(os.environ))
-    assert fast.read(fast.snapshot()) == slow.read(slow.snapshot())
-    assert fast.read(fast.snapshot()).layer["hint"].value == "grüß"
+    assert fast.texts(fast.snapshot()) == slow.texts(slow.snapshot())
+    assert fast.texts(fast.snapshot())["MCP_ENVELOPE_HINT"] == "grüß"
 
 
 def test_a_variable_that_names_no_setting(tmp_path: Path) -> None:
@@ -342,7 +351,7 @@ def test_a_variable_that_names_no_setting(tmp_path: Path) -> None:
             "max_tokens = 20000 is more than transcend allows",
         ),
         ("max_tokens = 100", None, "max_tokens = 100 is less than native can work with"),
-        ('meter = "bytes"', None, "the meter bytes goes with a budget in bytes; estimate is used"),
+        ('meter = "bytes"', None, "the meter bytes goes with a budget in bytes; exact is used"),
         ('meter = "bytes"\nbytes = 5000', None, None),
         ('meter = "exact"\nbytes = 5000', None, None),
         ("bytes = 5", None, "bytes = 5 is less than native can work with; 512 is used"),
@@ -359,19 +368,6 @@ def test_numbers_are_brought_into_the_dialects_range(
     assert policy.allowance.problems == ()
 
 
-def test_a_meter_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mcp_envelope import budget as meters
-
-    def missing(name: str) -> None:
-        raise meters.MeterUnavailable("needs an extra")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("mcp_envelope.config.layers.meter_named", missing)
-        policy = policy_of(tmp_path, 'meter = "exact"')
-    assert policy.meter is None
-    assert policy.problems == ("file mcp-envelope.toml:1: needs an extra; the default meter is used",)
-
-
 # -- asking -------------------------------------------------------------------------------------------------
 
 
@@ -384,7 +380,7 @@ def test_a_policy_is_made_once(tmp_path: Path) -> None:
     assert loaded.policy("a", {"tokenBudget": True}).tokens is None
     for number in range(5000):
         assert loaded.policy(f"tool {number}", {"tokenBudget": 200 + number % 3000}).tokens
-    assert len(loaded._state.policies) <= 2048
+    assert len(loaded._policies) <= 2048
 
 
 def test_problems_go_to_the_log_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

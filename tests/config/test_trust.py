@@ -69,9 +69,9 @@ def test_only_budgets_count_and_only_lower_ones(file: Path) -> None:
     assert policy(settings, "large").tokens == 2000
     ignored, large = said
     assert ignored.startswith(
-        "mcp-envelope.toml: ignored: dialect, hint, redact, vault, profile, redact_patt"
+        "mcp-envelope.toml: ignored: dialect, hint, redact, vault, profile, redact_patterns, "
     )
-    assert "tools.small.hint, profiles.mine; " in ignored
+    assert "profiles.mine, tools.small.hint; " in ignored
     assert "line 15, column 1: tokens = 20000 is ignored: it may not exceed 8000 tokens; " in large
     assert all(each.endswith(f"To accept it: mcp-envelope trust {file}") for each in said)
 

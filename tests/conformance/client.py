@@ -10,12 +10,12 @@ person at the browser is the same, too: one that opens the address and is sent b
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
-import re
-import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -43,7 +43,8 @@ from mcp.shared.auth import (
 )
 from pydantic import ValidationError
 
-_ROOT: Final = Path(__file__).resolve().parents[2]
+from mcp_envelope.cli.main import main as command_line
+
 _DOCUMENT: Final = "https://conformance-test.local/client-metadata.json"
 _REDIRECT: Final = "http://127.0.0.1:33418/callback"
 _MODERN: Final = "2026-07-28"
@@ -202,26 +203,28 @@ async def bridge(url: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MCP_")}
         environment = {**clean, "XDG_STATE_HOME": folder, "XDG_CONFIG_HOME": folder}
-        program = [sys.executable, "-m", "mcp_envelope"]
-        arguments = [*program[1:], "proxy", "--url", url]
+        arguments = ["-m", "mcp_envelope", "proxy", "--url", url]
         parameters = StdioServerParameters(
-            command=program[0], args=arguments, env=environment, cwd=Path.cwd()
+            command=sys.executable, args=arguments, env=environment, cwd=Path.cwd()
         )
         for left in reversed(range(_TRIES + 1)):
             try:
                 async with connected(stdio_client(parameters)) as client:
                     while not await talk(client) and left:
                         left -= 1
-                        await anyio.to_thread.run_sync(_log_in, program, url, environment)
+                        await anyio.to_thread.run_sync(_log_in, url, environment)
                     return
             except Exception as error:
                 if not left or "mcp-envelope login" not in str(_innermost(error)):
                     raise
-            await anyio.to_thread.run_sync(_log_in, program, url, environment)
+            await anyio.to_thread.run_sync(_log_in, url, environment)
 
 
-def _log_in(program: list[str], url: str, environment: dict[str, str]) -> None:
-    """What a person does who reads the failure: run the command, and open the address."""
+def _log_in(url: str, environment: dict[str, str]) -> None:
+    """What a person does who reads the failure: run the command, and open the address.
+
+    It runs in this process: the SDK, which it needs, takes longer to import than the command to run.
+    """
     given = context()
     options: list[str] = []
     more = {"MCP_ENVELOPE_CLIENT_METADATA_URL": _DOCUMENT}
@@ -236,17 +239,23 @@ def _log_in(program: list[str], url: str, environment: dict[str, str]) -> None:
         key = Path(environment["XDG_STATE_HOME"]) / "key.pem"
         key.write_text(given["private_key_pem"])
         options += ["--private-key-file", str(key)]
-    command = [*program, "login", url, "--no-browser", "--timeout", "15", *options]
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env={**environment, **more}, text=True
-    ) as running:
-        assert running.stdout is not None
-        address = running.stdout.readline().strip()
-        if re.match("https?://", address):
-            answer = httpx2.get(address, follow_redirects=False).headers["location"]
+    os.environ.update({**environment, **more})
+    sys.stdin = None
+    reading, writing = os.pipe()
+    person = threading.Thread(target=_open, args=(reading,))
+    person.start()
+    with open(writing, "w") as output, contextlib.redirect_stdout(output):
+        code = command_line(["login", url, "--no-browser", "--timeout", "15", *options])
+    person.join()
+    if code:
+        raise OAuthFlowError("the login failed")
+
+
+def _open(reading: int) -> None:
+    with open(reading) as said:
+        for address in said:
+            answer = httpx2.get(address.strip(), follow_redirects=False).headers["location"]
             httpx2.get(answer)
-        if running.wait():
-            raise OAuthFlowError("the login failed")
 
 
 def main(way: str, url: str) -> int:

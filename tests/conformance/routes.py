@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.ports import free_port
+from tests.warm import warm
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 # How long a process may take to listen, and to end when it is asked to, in seconds.
@@ -30,7 +31,7 @@ Route = Callable[[Path], AbstractContextManager[str]]
 @contextmanager
 def direct(folder: Path) -> Iterator[str]:
     port = free_port()
-    with _running("server", [sys.executable, "-m", "tests.conformance.server", str(port)], port, folder):
+    with _running("server", [*warm("tests.conformance.server", str(port))], port, folder):
         yield f"http://127.0.0.1:{port}/mcp"
 
 
@@ -51,8 +52,8 @@ def through_gateway(folder: Path) -> Iterator[str]:
     with direct(folder) as url:
         servers: dict[str, dict[str, object]] = {
             "fixture": {"url": url},
-            "git": {"command": sys.executable, "args": ["-m", "mcp_server_git"]},
-            "time": {"command": sys.executable, "args": ["-m", "mcp_server_time"]},
+            "git": _entry("mcp_server_git"),
+            "time": _entry("mcp_server_time"),
         }
         file = folder / "servers.json"
         file.write_text(json.dumps({"mcpServers": servers}))
@@ -60,6 +61,11 @@ def through_gateway(folder: Path) -> Iterator[str]:
         command = [sys.executable, "-m", "mcp_envelope", "gateway", str(file), *options]
         with _running("gateway", command, port, folder):
             yield f"http://127.0.0.1:{port}/mcp"
+
+
+def _entry(module: str) -> dict[str, object]:
+    command, *arguments = warm(module)
+    return {"command": command, "args": arguments}
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..servers.node.install import NODE, NotInstalled, installed
+from ..warm import warm
 
 _PACKAGE: Final = Path(__file__).resolve().with_name("package.json")
 _RECORD: Final = _PACKAGE.with_name("clients.json")
@@ -114,7 +115,7 @@ def client_scenarios(revision: str) -> list[str]:
 def run_client(revision: str, scenario: str, way: str, results: Path) -> list[Check]:
     """Every check of a scenario, with the client in `client` going this way."""
     script = prepared() / "node_modules" / "conformance-next" / "dist" / "index.js"
-    program = f"{sys.executable} -m tests.conformance.client {way}"
+    program = " ".join(warm("tests.conformance.client", way))
     which = ("--scenario", scenario, "--spec-version", revision, "--force")
     command = [str(NODE), str(script), "client", "--command", program, *which, "--output-dir", str(results)]
     try:

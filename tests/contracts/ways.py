@@ -31,6 +31,7 @@ from mcp_envelope.vault.read_tool import read, resource
 from mcp_envelope.vault.vault import open_vault
 
 from ..proxy.harness import Running, call, proxied, request, started
+from ..warm import warm
 from .cases import TOOLS, answer
 
 WAYS = ("library", "fastmcp", "mcpserver", "proxy")
@@ -287,7 +288,7 @@ class Proxy(End):
 
     def start(self) -> None:
         # A setup of its own gets the server that starts quickly.
-        server = (sys.executable, PLAIN, *(["sdk"] if self.setup == DEFAULT else []))
+        server = warm(PLAIN, "sdk") if self.setup == DEFAULT else (sys.executable, PLAIN)
         command = proxied(*server, options=("--dialect", self.dialect))
         environ: dict[str, Any] = dict(self.setup.variables)
         self.running = self.world.stack.enter_context(started(command, self.folder, **environ))

@@ -67,7 +67,7 @@ failures_with_data = st.builds(
 
 
 @given(outcome=failures_with_data, tokens=st.integers(-5, 400), handle=st.sampled_from(["h" * 22, "h" * 43]))
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 def test_a_failure_of_transcend_with_data_is_within_what_was_requested(
     outcome: Any, tokens: int, handle: str
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_failure_of_transcend_with_data_is_within_what_was_requested(
 
 
 @given(outcome=outcomes, tokens=st.integers(-5, 12_000), handle=st.none() | st.just("h" * 22))
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(75))
 def test_transcend_never_uses_more_than_requested(outcome: Any, tokens: int, handle: str | None) -> None:
     sealed = seal(outcome, dialect="transcend", tokens=tokens, handle=handle)
     text = text_of(sealed)
@@ -101,7 +101,7 @@ def test_transcend_never_uses_more_than_requested(outcome: Any, tokens: int, han
 
 
 @given(value=large_values, limit=st.integers(1, 20_000), is_own=st.booleans())
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(75))
 def test_ctxo_cuts_a_payload_over_the_limit(value: Any, limit: int, is_own: bool) -> None:
     payload = {"results": value, "files": [value] * 5, "other": 1}
     budget = Budget(limit, meter("bytes"), is_own=True) if is_own else Budget.of(max_bytes=limit)
@@ -200,7 +200,7 @@ def test_ctxo_keeps_a_budget_that_is_set_even_without_a_list(budget: dict[str, A
 
 
 @given(outcome=outcomes, tokens=st.integers(200, 5000))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 def test_gel_is_valid_and_short(outcome: Any, tokens: int) -> None:
     sealed = seal(outcome, dialect="gel", tokens=tokens, handle="h" * 22)
     result = json.loads(sealed.structured or b"")
@@ -221,7 +221,7 @@ def test_gel_is_valid_and_short(outcome: Any, tokens: int) -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "ctxo"])
 @given(shape=object_shapes, data=st.data(), tokens=st.integers(150, 3000))
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_the_published_schema_covers_what_is_emitted(
     name: str, shape: Shape, data: st.DataObject, tokens: int
 ) -> None:
@@ -244,7 +244,7 @@ def test_the_published_schema_covers_what_is_emitted(
 
 
 @given(outcome=outcomes, profile=st.sampled_from(["minimal", "standard", "debug"]))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 def test_scalpel_shows_what_the_profile_says(outcome: Any, profile: Any) -> None:
     sealed = seal(outcome, dialect="scalpel", profile=profile, tool="t", duration_ms=1.5)
     result = json.loads(text_of(sealed))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mcp_envelope import BudgetRange, Dialect, Failure, Miss, Outcome, register_dialect, seal
 from mcp_envelope.config import Settings
-from mcp_envelope.config.policy import settings_schema
+from mcp_envelope.config.schema import settings_schema
 from mcp_envelope.config.trust import Accepted
 from mcp_envelope.dialects import DIALECTS, NAMES, dialect, registry
 from mcp_envelope.gateway import Gateway
@@ -24,6 +24,7 @@ from mcp_envelope.payload import Payload
 from mcp_envelope.proxy.interceptor import Interceptor
 from mcp_envelope.testing import check_dialect
 from tests.cli.harness import process
+from tests.conftest import examples
 from tests.servers.harness import ask, enveloped_server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -43,7 +44,7 @@ def forgotten() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", [*NAMES, CLASS, TEMPLATE])
 def test_every_dialect_keeps_the_promises(name: str) -> None:
-    check_dialect(name, examples=40)
+    check_dialect(name, examples=examples(25))
 
 
 @pytest.mark.parametrize("name", [CLASS, TEMPLATE])
@@ -243,8 +244,8 @@ def test_a_file_that_was_only_found_runs_no_code(tmp_path: Path, monkeypatch: py
     settings = Settings(environ={}, start=tmp_path, say=said.append)
     assert settings.policy("t").dialect == "native"
     assert [line.partition(" is ignored")[0] for line in said] == [
-        "mcp-envelope.toml, line 1, column 1: dialect = 'evil.py:Evil'",
-        "mcp-envelope.toml, line 3, column 1: dialect = 'evil:Evil'",
+        "mcp-envelope.toml, line 1, column 1: dialect",
+        "mcp-envelope.toml, line 3, column 1: dialect",
     ]
     assert "mcp-envelope trust" in said[0]
 
@@ -353,6 +354,9 @@ class Impatient(Wordy):
 def test_the_kit_finds_what_is_broken(kind: type[Dialect], promise: str) -> None:
     with pytest.raises(AssertionError, match=f"^{promise}:"):
         check_dialect(kind, examples=40)
+
+
+def test_the_kit_finds_nothing_where_nothing_is_broken() -> None:
     check_dialect(Wordy, examples=20)
 
 

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from mcp_envelope.fit.blocks import OpaqueBlock, TextBlock, fit_blocks, label, read_block, read_blocks, shown
+from mcp_envelope.fit.blocks import (
+    OpaqueBlock,
+    TextBlock,
+    _label,
+    fit_blocks,
+    label,
+    read_block,
+    read_blocks,
+    shown,
+)
 from mcp_envelope.fit.documents import Cut
 from mcp_envelope.jsontext.document import encode, text_block
 
@@ -46,6 +55,8 @@ def test_the_least_is_what_a_block_can_be_cut_to(around: int, characters: int) -
     assert fitted is not None
     assert len(fitted) <= block.least
     json.loads(fitted)
+    # A line takes its place if what is around the text is too large.
+    assert around < 500 or block.least < 60
 
 
 @pytest.mark.parametrize("size", [1, 40, 96, 97, 200, 5000])
@@ -172,3 +183,15 @@ def test_the_label_of_a_block_is_of_what_is_inside() -> None:
     }
     assert label(encode({"type": "image", "mimeType": 3, "data": "A"})) == {"type": "image"}
     assert label(b"[") == {}
+
+
+def test_only_a_resource_has_a_text_inside() -> None:
+    inside = {"resource": {"uri": "a:b", "text": "y" * 400}}
+    assert isinstance(read_block(encode({"type": "resource", **inside}), "/content/0"), TextBlock)
+    assert isinstance(read_block(encode({"type": "other", **inside}), "/content/0"), OpaqueBlock)
+
+
+def test_the_label_of_a_link_is_bounded() -> None:
+    raw = encode({"type": "image", "data": "", "mimeType": "m" * 80, "name": "n" * 99})
+    link = _label(raw).link("u:v")
+    assert link == {"type": "resource_link", "uri": "u:v", "name": "n" * 80, "mimeType": "m" * 60}

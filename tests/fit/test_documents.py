@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_envelope.fit.documents import FitNode, Fitter, _first_gap, _ranges, share
+from mcp_envelope.fit.documents import FitNode, Fitter, first_gap, ranges, share
 from mcp_envelope.fit.ranking import rank
 from mcp_envelope.jsontext.document import encode, parse
 from mcp_envelope.schema.validation import Schema
@@ -115,11 +115,11 @@ def test_a_ranking_is_for_its_path_alone() -> None:
         assert 0 in kept(pattern, {"a": rows})
 
 
-def test_kept_rows_are_told_as_ranges() -> None:
-    assert _ranges([0, 1, 2, 5, 8, 9]) == "0-2, 5, 8-9"
-    assert _ranges([3]) == "3"
-    assert _ranges([0, 2]) == "0, 2"
-    assert [_first_gap(each) for each in ([2, 0, 1], [1, 2], [0, 1, 3], range(4))] == [3, 0, 2, 4]
+def test_kept_rows_are_told_asranges() -> None:
+    assert ranges([0, 1, 2, 5, 8, 9]) == "0-2, 5, 8-9"
+    assert ranges([3]) == "3"
+    assert ranges([0, 2]) == "0, 2"
+    assert [first_gap(each) for each in ([2, 0, 1], [1, 2], [0, 1, 3], range(4))] == [3, 0, 2, 4]
 
 
 def test_a_map_keeps_what_is_required_and_fills_the_rest_of_its_room() -> None:
@@ -131,3 +131,35 @@ def test_a_map_keeps_what_is_required_and_fills_the_rest_of_its_room() -> None:
         assert {"k298", "k299"} <= set(kept)
         # `"k000":"xxxxxxxxxxxxxxxxxxxx",` has 30 bytes, and the braces need one more than the last comma.
         assert len(kept) == (room - 1) // 30, room
+
+
+def test_a_map_has_no_crumbs_of_its_lists() -> None:
+    """More cuts than a notice can list would leave lists that look whole."""
+    value = {f"l{n}": ["a", "b"] for n in range(2000)}
+    for room in range(900, 1000):
+        fitted = Fitter(parse(json.dumps(value, separators=(",", ":")).encode())).fit(room)
+        assert fitted is not None
+        assert [cut.kind for cut in fitted.cuts] == ["properties"]
+        assert all(each == ["a", "b"] for each in json.loads(fitted.json).values())
+
+
+@pytest.mark.parametrize("depth", [1, 40])
+def test_a_list_is_cut_at_any_depth(depth: int) -> None:
+    value: Any = list(range(1000))
+    for _ in range(depth):
+        value = {"a": value}
+    _, cuts = fitted_to(1000, value)
+    assert [cut[0] for cut in cuts] == ["/a" * depth]
+
+
+def test_a_run_of_any_length_is_one_range() -> None:
+    assert ranges(list(range(9))) == "0-8"
+    assert ranges([3, 4, 5, 6, 9, 11, 12, 13, 14]) == "3-6, 9, 11-14"
+
+
+def test_all_of_few_items_are_shown_even_if_most_fit_whole() -> None:
+    """Two are lists, since only lists are cut as long as any item fits whole."""
+    rows = ["x" * 40] * 100
+    shown, _ = fitted_to(800, [1, 2, 3, 4, 5, rows, rows])
+    assert len(shown) == 7
+    assert all(len(each) > 4 for each in shown[-2:])

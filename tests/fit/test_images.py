@@ -189,6 +189,16 @@ def test_a_screenshot_passes(dialect: str, tokens: int) -> None:
     assert sealed.report.used <= tokens
 
 
+@pytest.mark.parametrize("most_bytes", [None, 10_000])
+def test_what_is_too_large_to_be_decoded_is_left_to_the_client(most_bytes: int | None) -> None:
+    """Clients that were tried make it smaller themselves, or pass it on."""
+    data = base64.b64encode(png(9000, 8000)[:30_000]).decode()
+    large = {"type": "image", "data": data, "mimeType": "image/png"}
+    found = show([raw(large)], ImageBudget(longest=2000, most_bytes=most_bytes))
+    assert bool(found.data) == bool(not found.cuts) == (most_bytes is None)
+    assert most_bytes is None or "too many pixels" in found.cuts[0].said
+
+
 # ctxo's contract returns a payload without a known list whole.
 @pytest.mark.parametrize("dialect", [name for name in NAMES if name != "ctxo"])
 def test_the_text_beside_it_is_fitted(dialect: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mcp_envelope.fit.columns import Records
+from mcp_envelope.fit.records import Records
 from mcp_envelope.fit.selection import Words, select
 from mcp_envelope.jsontext.document import parse
 

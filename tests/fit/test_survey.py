@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +18,7 @@ from mcp_envelope.budget import meter_named
 from mcp_envelope.config import Policy
 from mcp_envelope.dialects.notice import META_KEY
 from mcp_envelope.envelope import Sealed
-from mcp_envelope.fit.columns import identifier, tables_in
+from mcp_envelope.fit.records import identifier, tables_in
 from mcp_envelope.fit.survey import Survey
 from mcp_envelope.jsontext.document import parse
 from mcp_envelope.payload import Payload
@@ -143,7 +144,7 @@ def test_what_is_masked_is_masked_in_the_profile() -> None:
 
 
 def test_a_result_that_fits_is_never_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mcp_envelope.fit.columns import Records
+    from mcp_envelope.fit.records import Records
 
     monkeypatch.setattr(Records, "of", lambda node: pytest.fail("it fits"))
     assert not seal({"tickets": TICKETS}, tokens=100_000, arguments={"query": "printer"}).cuts
@@ -196,6 +197,107 @@ def test_the_example_in_the_note_can_be_called(shape: str, tmp_path: Path) -> No
         assert json.loads(answer[-1]["text"]) == [
             {"user.name": f"n{n}", "count(*)": 134 if n == 0 else 133} for n in range(3)
         ]
+
+
+def test_rows_are_not_counted_by_a_field_that_is_the_same_in_all() -> None:
+    rows = [{"type": "Feature", "state": f"s{n % 3}", "n": n} for n in range(500)]
+    note = (seal({"rows": rows}, tokens=800, handle="h").meta or {})[META_KEY]["note"]
+    assert 'sql="SELECT state, count(*) FROM rows GROUP BY 1"' in note
+
+
+@pytest.mark.parametrize("shape", ["typed", "nested", "text"])
+def test_a_map_of_records_is_described_like_a_list(shape: str, tmp_path: Path) -> None:
+    rows = {f"k{n}": {"state": "failed" if n == 733 else "open", "size": n % 97} for n in range(1000)}
+    data: Any = {"found": rows} if shape == "nested" else rows
+    payload = [{"type": "text", "text": json.dumps(data)}] if shape == "text" else data
+    with closing(Vault(SQLiteStore(tmp_path / "v.db"))) as vault:
+        sealed = seal(payload, tokens=1000, vault=vault.of(None))
+        told = (sealed.meta or {})[META_KEY]
+        (profile,) = told["profile"]
+        assert profile["path"] == told["dropped"][0]["path"] if shape != "typed" else "path" not in profile
+        assert profile["rows"] == 1000
+        assert profile["fields"]["state"] == "open:999, failed:1"
+        assert "(row 96 k96)" in profile["fields"]["size"]
+        assert "key" in profile["fields"]
+        asked = json.loads(told["note"].split(", or sql=")[1].removesuffix("."))
+        answer = read(vault, {"handle": sealed.handle, "sql": asked}).to_result()["content"]
+        assert json.loads(answer[-1]["text"]) == [
+            {"state": "failed", "count(*)": 1},
+            {"state": "open", "count(*)": 999},
+        ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {f"k{n}": n for n in range(3000)},
+        {f"k{n}": {"a": n} if n % 2 else {"b": n} for n in range(2000)},
+        {f"k{n}": {"a": n} if n != 700 else "x" for n in range(2000)},
+    ],
+)
+def test_an_object_that_is_no_map_of_records_is_not_described(value: Any) -> None:
+    told = (seal(value, tokens=1000, handle="h" * 43).meta or {})[META_KEY]
+    assert "profile" not in told
+    assert "sql=" not in told["note"]
+
+
+def test_a_large_map_is_sampled() -> None:
+    value = {f"k{n}": {"a": n, "pad": "x" * 400} for n in range(20_000)}
+    (profile,) = (seal(value, tokens=1000, handle="h" * 43).meta or {})[META_KEY]["profile"]
+    assert profile["rows"] == 20_000
+    assert profile["sampled"] == 2000
+
+
+def sent_singly(rows: list[Any]) -> Payload:
+    """A list as libraries send it that give every item a block of its own."""
+    texts = [json.dumps({"type": "text", "text": json.dumps(row, indent=2)}).encode() for row in rows]
+    return Payload(blocks=tuple(texts))
+
+
+def test_a_list_sent_as_a_block_for_each_item_is_described_like_any(tmp_path: Path) -> None:
+    rows = [{"id": n, "state": "failed" if n == 733 else "open", "size": n % 97} for n in range(1000)]
+    with closing(Vault(SQLiteStore(tmp_path / "v.db"))) as vault:
+        sealed = seal(sent_singly(rows), tokens=1000, vault=vault.of(None))
+        note, *shown = [block["text"] for block in sealed.to_result()["content"]]
+        head, profile = note.split("\n", 1)
+        assert "state: open:999, failed:1" in profile
+        assert f"mean {sum(n % 97 for n in range(1000)) / 1000:g}" in profile
+        # Whole blocks in their order, as they came; which ones is told.
+        kept = re.search(r"Showing (\d+) of 1000 blocks \((.*?)\)", head)
+        assert kept
+        places = [
+            place
+            for first, _, last in (part.strip().partition("-") for part in kept[2].split(","))
+            for place in range(int(first), int(last or first) + 1)
+        ]
+        assert 733 in places
+        assert shown == [json.dumps(rows[place], indent=2) for place in places]
+        assert len(shown) == int(kept[1])
+        # What the note offers works as it stands there, and reading on begins with the first block left out.
+        called = re.search(r'path="/content", offset=(\d+)\), or sql=(".*")\.$', head)
+        assert called
+        asked = {"handle": sealed.handle, "sql": json.loads(called[2])}
+        assert json.loads(read(vault, asked).to_result()["content"][-1]["text"]) == [
+            {"state": "failed", "count(*)": 1},
+            {"state": "open", "count(*)": 999},
+        ]
+        page = read(vault, {"handle": sealed.handle, "path": "/content", "offset": int(called[1])})
+        assert json.loads(page.to_result()["content"][1]["text"]) == rows[int(called[1])]
+        assert int(called[1]) == next(n for n in range(1000) if n not in places)
+
+
+@pytest.mark.parametrize("rows", [["words"] * 400, [{"a": 1}] * 399 + ["words"], [[1, 2]] * 400])
+def test_blocks_that_are_no_records_keep_the_first_ones(rows: list[Any]) -> None:
+    sealed = seal(sent_singly(rows), tokens=300, handle="h" * 43)
+    note = sealed.to_result()["content"][0]["text"]
+    assert re.fullmatch(r"Showing \d+ of 400 blocks\. Read on: .*offset=\d+\)\.", note)
+
+
+def test_blocks_keep_their_beginning_where_that_is_wanted() -> None:
+    rows = [{"id": n, "state": "failed" if n == 733 else "open"} for n in range(1000)]
+    sealed = seal(sent_singly(rows), tokens=600, handle="h" * 43, policy=Policy(select="head"))
+    shown = [block["text"] for block in sealed.to_result()["content"][1:]]
+    assert [json.loads(text)["id"] for text in shown] == list(range(len(shown)))
 
 
 def test_a_text_is_to_be_searched(tmp_path: Path) -> None:

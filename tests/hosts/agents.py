@@ -11,10 +11,15 @@ from pathlib import Path
 from lab.cases import READ
 from lab.model import Model, Player, Script
 
+from ..warm import warm
 from . import environment
 
 ROOT = environment.ROOT
-SERVER = (sys.executable, str(ROOT / "lab" / "server.py"))
+
+
+def fixture_server() -> tuple[str, ...]:
+    """The command of a server that has every kind of result."""
+    return warm(str(ROOT / "lab" / "server.py"))
 
 
 def run(program: Iterable[str], script: Script, tools: Iterable[str], home: Path, **more: str) -> Player:

@@ -15,7 +15,7 @@ from lab.model import Call, Script
 from mcp_envelope.budget import Budget
 
 from . import environment
-from .agents import ROOT, SERVER, run
+from .agents import ROOT, fixture_server, run
 
 pytestmark = pytest.mark.process
 HERE = Path(__file__).parent
@@ -28,7 +28,7 @@ SEEN = tuple(case for case in CASES if case.name not in ("link", "audio", "archi
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_what_a_model_is_shown(framework: str, tmp_path: Path) -> None:
     found: list[Observation] = []
-    program = (str(ROOT / "lab" / "agents" / f"with_{framework}.py"), *SERVER)
+    program = (str(ROOT / "lab" / "agents" / f"with_{framework}.py"), *fixture_server())
     run(program, observe(found, read_on=True, cases=SEEN), server.TOOLS, tmp_path, LAB_ENVELOPE="1")
     by_name = {each.case.name: each for each in found}
     assert list(by_name) == [case.name for case in SEEN]
@@ -58,7 +58,7 @@ def test_what_a_model_is_shown(framework: str, tmp_path: Path) -> None:
 def test_facts(framework: str, tmp_path: Path) -> None:
     """What no model sees, such as artifacts and schemas, is asserted inside of the environment."""
     done = subprocess.run(
-        [str(environment.python()), str(HERE / "facts" / f"of_{framework}.py"), str(tmp_path), *SERVER],
+        [str(environment.python()), str(HERE / "facts" / f"of_{framework}.py"), str(tmp_path), *fixture_server()],
         env={"PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path), "OPENAI_API_KEY": "sk-invented"},
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip

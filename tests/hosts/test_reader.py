@@ -37,7 +37,7 @@ def test_a_client_lists_and_calls_it(tmp_path: Path, mode: Any) -> None:
         async with Client(stdio_client(command), mode=mode) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["envelope_read"]
             page = await client.call_tool("envelope_read", {"handle": sealed.handle, "path": "/rows/7"})
-            assert page.content[0].text == "7"  # type: ignore[union-attr]
+            assert page.content[-1].text == "7"  # type: ignore[union-attr]
             lost = await client.call_tool("envelope_read", {"handle": "none"})
             assert lost.is_error
 

@@ -52,7 +52,7 @@ def written(value: Any, draw: Any) -> str:
     return json.dumps(value, ensure_ascii=draw(st.booleans()))
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_the_value_and_every_place_stay(data: st.DataObject) -> None:
     value = data.draw(VALUES)
@@ -66,14 +66,14 @@ def test_the_value_and_every_place_stay(data: st.DataObject) -> None:
     ]
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(VALUES)
 def test_plain_json_is_not_touched(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False, indent=1)
     assert plain_json(text) == text
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(st.text(st.sampled_from('"\\/*[]{},: \n1a'), max_size=30))
 def test_nothing_raises_and_no_mistake_is_hidden(text: str) -> None:
     plain = plain_json(text)
@@ -100,7 +100,7 @@ def check(value: Any, found: ValueSpan, text: str) -> None:
         check(item, member.value, text)
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_every_position_is_found(data: st.DataObject) -> None:
     value = data.draw(VALUES)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_envelope.jsontext.scanner import Path
-from mcp_envelope.jsontext.toml_scanner import key_offsets
+from mcp_envelope.jsontext.toml_scanner import NotTOML, key_offsets, parse
 
 from ..conftest import examples
 
@@ -88,7 +88,7 @@ class Writer:
             self.members(tuple(steps))
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_every_key_is_found_where_it_was_written(data: st.DataObject) -> None:
     writer = Writer(data.draw)
@@ -99,7 +99,7 @@ def test_every_key_is_found_where_it_was_written(data: st.DataObject) -> None:
     assert {path: found.get(path) for path in writer.found} == writer.found
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(st.text(st.sampled_from("ab=[]{}\"'#.,\n\\ 1"), max_size=40))
 def test_nothing_raises(text: str) -> None:
     key_offsets(text)
@@ -108,3 +108,19 @@ def test_nothing_raises(text: str) -> None:
 @pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "{b = " * 5000])
 def test_depth_is_no_crash(text: str) -> None:
     key_offsets(text)
+
+
+@pytest.mark.parametrize("part", ["a", "a-1", '"a b"', "'.'"])
+@pytest.mark.parametrize("dot", [".", " . "])
+def test_keys_of_many_parts_are_refused_before_they_take_memory(part: str, dot: str) -> None:
+    """A file of a stranger's is only found; 10,000 parts would cost 400 MB."""
+    for text in ("x = 1\n{} = 2", "x = 1\n[{}]", "x = 1\n[[{}]]", "x = 1\ny = {{ {} = 1 }}"):
+        with pytest.raises(NotTOML, match="more than 64 parts") as refused:
+            parse(text.format(dot.join([part] * 10_000)))
+        assert refused.value.place.startswith("line 2")
+        assert parse(text.format(dot.join([part] * 64)))["x"] == 1
+
+
+def test_dots_elsewhere_are_no_parts() -> None:
+    text = f'# {"." * 200}\nx = \'{". " * 200}\'\ny = """\n{"a word. " * 200}\n"""\n'
+    assert len(parse(text)) == 2

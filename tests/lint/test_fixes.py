@@ -397,7 +397,7 @@ def _parses(code: str) -> bool:
     return True
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(75))
 @given(modules().filter(_parses))
 def test_fixing_twice_is_fixing_once(code: str) -> None:
     out = fixed(code)

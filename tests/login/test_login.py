@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
-from typing import Any
+from typing import Any, NamedTuple
 
+import keyring.core
 import pytest
+
+from mcp_envelope.cli.main import main
 
 from ..proxy import programs
 from . import sites
@@ -64,6 +71,54 @@ def logging_in(folder: Path, url: str, *options: str, **more: str) -> Iterator[L
         yield started
 
 
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class _Lines(io.RawIOBase):
+    """What is written, line by line as it comes."""
+
+    def __init__(self, heard: Callable[[str], Any]) -> None:
+        self._heard = heard
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._heard(bytes(data).decode())
+        return len(data)
+
+
+def run(folder: Path, *arguments: str, **more: str) -> Done:
+    """A command in this process: the SDK, which it needs, takes longer to import than the command to run."""
+    return _run(folder, arguments, more, lambda said: None)
+
+
+def _run(
+    folder: Path, arguments: tuple[str, ...], more: dict[str, str], heard: Callable[[str], None]
+) -> Done:
+    said: list[str] = []
+
+    def note(text: str) -> None:
+        said.append(text)
+        heard(text)
+
+    errors = io.StringIO()
+    with pytest.MonkeyPatch.context() as here, io.TextIOWrapper(io.BufferedWriter(_Lines(note))) as output:
+        here.setattr(os, "environ", {**programs.environment(folder, **more)})
+        here.setattr(sys, "stdin", io.StringIO())
+        here.setattr(sys, "stdout", output)
+        here.setattr(sys, "stderr", errors)
+        keyring.core.init_backend()
+        try:
+            code = main([*arguments])
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return Done(code, "".join(said), errors.getvalue())
+
+
 def log_in(
     folder: Path,
     url: str,
@@ -71,22 +126,18 @@ def log_in(
     open_: Callable[[str], Any] = sites.logged_in,
     env: dict[str, str] | None = None,
 ) -> tuple[int, str]:
-    with logging_in(folder, url, *options, **(env or {})) as started:
-        if address := started.address():
-            open_(address)
-        return started.end()
-
-
-def run(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    command = programs.command()[:-1]
-    return subprocess.run(
-        [*command, *arguments],
-        cwd=folder,
-        env=programs.environment(folder, **more),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    """A login, and a person who opens the address that it names."""
+    with ThreadPoolExecutor(1) as person:
+        opening: list[Future[Any]] = []
+        done = _run(
+            folder,
+            ("login", url, "--no-browser", *options),
+            env or {},
+            lambda said: opening.append(person.submit(open_, said.strip())),
+        )
+        for each in opening:
+            each.result()
+    return done.returncode, done.stderr
 
 
 def status(folder: Path, **more: str) -> list[dict[str, Any]]:

@@ -13,6 +13,9 @@ from mcp import Client, MCPError
 from mcp.client.stdio import stdio_client
 from mcp_types import ElicitRequestURLParams, ElicitResult
 
+from mcp_envelope.login import session
+from mcp_envelope.login.session import LoginSession
+
 from ..proxy import programs, talks
 from ..proxy.sites import request
 from . import sites
@@ -114,7 +117,7 @@ def test_a_call_without_a_login_is_a_coded_failure(site: Site, tmp_path: Path) -
 
     async def talk(client: Any) -> None:
         await client.call_tool("hello", {"name": "first"})
-        assert run(tmp_path, "logout", site.url).returncode == 0
+        assert (await anyio.to_thread.run_sync(run, tmp_path, "logout", site.url)).returncode == 0
         result = await client.call_tool("hello", {"name": "second"})
         assert result.is_error
         said = talks.said(result)
@@ -124,6 +127,30 @@ def test_a_call_without_a_login_is_a_coded_failure(site: Site, tmp_path: Path) -
         assert talks.said(await client.call_tool("hello", {"name": "third"})) == "Hello, third!"
 
     _talk(_target(site, tmp_path), "auto", talk)
+
+
+def test_a_login_for_more_rights_than_the_program_was_registered_for(site: Site, tmp_path: Path) -> None:
+    """The authorization server holds a client to the scopes of its registration."""
+    assert log_in(tmp_path, site.url)[0] == 0
+    refusal = {"www-authenticate": 'Bearer error="insufficient_scope", scope="write"'}
+
+    async def talk(client: Any) -> None:
+        await client.call_tool("hello", {"name": "first"})
+        site.server.changes["/mcp"] = lambda status_code, headers, body: (403, refusal, b"")
+        assert "wants more rights" in talks.said(await client.call_tool("hello", {"name": "second"}))
+        assert status(tmp_path)[0]["state"] == "more rights needed"
+        del site.server.changes["/mcp"]
+        code, words = await anyio.to_thread.run_sync(log_in, tmp_path, site.url)
+        assert code == 0, words
+        assert set(site.provider.asked[-1].scopes or ()) == {"read", "write"}
+        assert talks.said(await client.call_tool("hello", {"name": "third"})) == "Hello, third!"
+
+    _talk(_target(site, tmp_path), "auto", talk)
+    assert status(tmp_path)[0]["scope"] == "read write"
+    assert len(site.provider.clients) == 2
+    # One that was registered for enough is used again.
+    assert log_in(tmp_path, site.url)[0] == 0
+    assert len(site.provider.clients) == 2
 
 
 def test_a_stateless_client_is_shown_an_address(site: Site, tmp_path: Path) -> None:
@@ -138,7 +165,7 @@ def test_a_stateless_client_is_shown_an_address(site: Site, tmp_path: Path) -> N
 
     async def talk(client: Any) -> None:
         await client.call_tool("hello", {"name": "first"})
-        run(tmp_path, "logout", site.url)
+        await anyio.to_thread.run_sync(run, tmp_path, "logout", site.url)
         assert talks.said(await client.call_tool("hello", {"name": "second"})) == "Hello, second!"
 
     _talk(_target(site, tmp_path), "auto", talk, elicitation_callback=elicit)
@@ -154,7 +181,7 @@ def test_a_stateless_client_that_declines_gets_the_failure(site: Site, tmp_path:
 
     async def talk(client: Any) -> None:
         await client.call_tool("hello", {"name": "first"})
-        run(tmp_path, "logout", site.url)
+        await anyio.to_thread.run_sync(run, tmp_path, "logout", site.url)
         assert "LOGIN_REQUIRED" in talks.said(await client.call_tool("hello", {"name": "second"}))
 
     _talk(_target(site, tmp_path), "auto", talk, elicitation_callback=elicit)
@@ -178,6 +205,24 @@ def test_a_client_with_a_session_is_shown_an_address_and_told_of_the_end(site: S
         assert note["method"] == "notifications/elicitation/complete"
         assert note["params"] == {"elicitationId": asked["elicitationId"]}
         assert talking.ask(hello)["result"]["serverInfo"]["name"] == "behind"
+
+
+def test_without_the_libraries_there_is_no_address_to_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the failure says which command to run, and that command what to install."""
+
+    async def lacking() -> None:
+        raise ModuleNotFoundError("No module named 'httpx2'")
+
+    async def main() -> None:
+        found = LoginSession("https://example.com/mcp")
+        async with anyio.create_task_group() as group:
+            assert await found.invite(group) is None
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(session, "_oauth", lacking)
+    anyio.run(main)
 
 
 def test_credentials_of_ones_own_take_the_place_of_a_login(site: Site, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,11 @@ from .sites import Site, gone, members, moved, opened, parameters
 _REDIRECT = "http://127.0.0.1:33418/callback"
 _PROTECTED = "/.well-known/oauth-protected-resource"
 _AUTHORITY = "/.well-known/oauth-authorization-server"
-# A server that takes tokens for its own address alone, and one that looks at nothing but the token.
+# A server that takes tokens for its own address alone, an authorization server that names itself, and both.
 _KINDS = {
     "binds tokens": {"names_issuer": False, "checks": True},
     "names itself": {"names_issuer": True, "checks": False},
+    "both": {"names_issuer": True, "checks": True},
 }
 
 
@@ -106,7 +108,7 @@ def front(site: Site, tmp_path: Path) -> Iterator[str]:
 def test_a_client_logs_in(site: Site, front: str, path: str, mode: str) -> None:
     _talk(front + path, mode, _hello)
     [asked] = site.provider.asked
-    assert asked.resource == (f"{front}{path}" if site.provider.names_issuer else site.url)
+    assert asked.resource == site.url
     assert len(site.provider.tokens) == 1
 
 
@@ -224,6 +226,7 @@ def test_metadata_about_somebody_else_pass_as_they_are(
         {"token_endpoint": "http://honest.example/token"},
         {"authorization_endpoint": "javascript:alert(1)"},
         {"require_pushed_authorization_requests": True},
+        {"authorization_response_iss_parameter_supported": True, "registration_endpoint": None},
     ],
 )
 def test_an_authorization_server_that_cannot_be_fronted_stays_as_it_is(
@@ -245,3 +248,94 @@ def test_metadata_that_redirect_are_not_followed(site: Site, front: str) -> None
     protected = httpx2.get(f"{front}{_PROTECTED}/mcp").json()
     assert protected["authorization_servers"] == [site.issuer]
     assert not site.authority.requests("/elsewhere")
+
+
+# -- an authorization server that names itself --------------------------------------------------------------
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Iterator[tuple[Site, str]]:
+    """Such a server, and the address at which its authorization server seems to be."""
+    with (
+        sites.site(names_issuer=True) as site,
+        programs.listening(tmp_path, "front", "--url", site.url) as listening,
+    ):
+        yield site, f"{listening.url}/mcp-envelope/login/0"
+
+
+def _leading_to(there: str) -> str:
+    return urlsafe_b64encode(there.encode()).decode().rstrip("=")
+
+
+def test_a_redirect_leads_on_and_says_who_we_seem_to_be(named: tuple[Site, str]) -> None:
+    site, issuer = named
+    asked = f"{issuer}/redirect/{_leading_to(_REDIRECT)}"
+    said = httpx2.get(asked, params={"code": "c", "state": "a b", "iss": site.issuer})
+    assert said.status_code == 302
+    assert said.headers["location"].startswith(f"{_REDIRECT}?")
+    assert parameters(said.headers["location"]) == {"code": "c", "state": "a b", "iss": issuer}
+
+
+@pytest.mark.parametrize(
+    "iss", [[], ["https://elsewhere.example"], ["", "{issuer}"], ["{issuer}", "{issuer}"]]
+)
+def test_an_answer_of_somebody_else_leads_nowhere(named: tuple[Site, str], iss: list[str]) -> None:
+    site, issuer = named
+    said = [("code", "c"), *(("iss", each.replace("{issuer}", site.issuer)) for each in iss)]
+    answer = httpx2.get(f"{issuer}/redirect/{_leading_to(_REDIRECT)}?{urlencode(said)}")
+    assert answer.status_code == 400
+    assert "location" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        "https://elsewhere.example/callback",
+        "http://127.0.0.1@elsewhere.example/callback",
+        "http://127.0.0.1.elsewhere.example/",
+        "http://127.0.0.1\\@elsewhere.example/",
+        "http://127.0.0.1/\r\nset-cookie: a=b",
+        "javascript://127.0.0.1/%0aalert(1)",
+        "//127.0.0.1/callback",
+    ],
+)
+def test_codes_stay_on_this_computer(named: tuple[Site, str], there: str) -> None:
+    """A person who says yes is shown our address, so it must not lead anywhere else."""
+    site, issuer = named
+    said = urlencode({"code": "c", "iss": site.issuer})
+    answer = httpx2.get(f"{issuer}/redirect/{_leading_to(there)}?{said}")
+    assert "location" not in answer.headers
+    assert answer.status_code in (400, 401, 404)
+    refused = httpx2.post(f"{issuer}/register", json={"redirect_uris": [_REDIRECT, there]})
+    assert refused.status_code == 400
+    assert refused.json()["error"] == "invalid_redirect_uri"
+    assert "mcp-envelope proxy --url" in refused.json()["error_description"]
+    assert not site.authority.requests("/register")
+
+
+def test_only_what_was_registered_is_led_to(named: tuple[Site, str]) -> None:
+    site, issuer = named
+    registered = httpx2.post(
+        f"{issuer}/register", json={"redirect_uris": [_REDIRECT], "token_endpoint_auth_method": "none"}
+    )
+    assert registered.json()["redirect_uris"] == [_REDIRECT]
+    client = registered.json()["client_id"]
+    query = {"response_type": "code", "client_id": client, "code_challenge": "x" * 43, "resource": site.url}
+    query["code_challenge_method"] = "S256"
+    for there, status in ((_REDIRECT, 302), ("http://127.0.0.1:1/other", 400)):
+        asked = httpx2.get(f"{issuer}/authorize", params={**query, "redirect_uri": there})
+        assert httpx2.get(asked.headers["location"]).status_code == status
+
+
+def test_clients_of_a_metadata_document_register_instead(named: tuple[Site, str]) -> None:
+    """The redirects in such a document are not ours."""
+    site, issuer = named
+    site.authority.changes[_AUTHORITY] = members(
+        issuer=site.issuer,
+        authorization_response_iss_parameter_supported=True,
+        client_id_metadata_document_supported=True,
+    )
+    front = issuer.removesuffix("/mcp-envelope/login/0")
+    told = httpx2.get(f"{front}{_AUTHORITY}/mcp-envelope/login/0").json()
+    assert "client_id_metadata_document_supported" not in told
+    assert told["registration_endpoint"] == f"{issuer}/register"

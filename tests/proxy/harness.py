@@ -6,12 +6,15 @@ each in a state folder of its own; whoever starts one here also ends it, by its 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import queue
 import subprocess
 import sys
+import termios
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +25,7 @@ from mcp_envelope.config import Settings
 from mcp_envelope.gateway import Gateway
 from mcp_envelope.proxy.interceptor import Interceptor
 from mcp_envelope.vault.ledger import Ledger
+from mcp_envelope.vault.vault import Vault
 from tests.shown import shown
 
 HERE = Path(__file__).parent
@@ -91,11 +95,12 @@ class Talk:
         *,
         observe: bool = False,
         ledger: Ledger | bool = False,
-        vault: str | None = None,
+        vault: Vault | str | None = None,
+        settings: Settings | None = None,
         **environ: str,
     ) -> None:
         named = {f"MCP_ENVELOPE_{name}": value for name, value in environ.items()}
-        settings = Settings(None, {"MCP_ENVELOPE_TOKENS": str(tokens), **named}, start=folder)
+        settings = settings or Settings(None, {"MCP_ENVELOPE_TOKENS": str(tokens), **named}, start=folder)
         self.gateway = Gateway(settings, vault=vault or str(folder / "vault.db"), ledger=ledger)
         self.wire = Interceptor(self.gateway, observe=observe)
         self.tokens = tokens
@@ -202,6 +207,26 @@ class Running:
 
     def wait(self) -> int:
         return self.process.wait(PATIENCE)
+
+
+def until(true: Callable[[], bool], patience: float = PATIENCE) -> bool:
+    end = time.monotonic() + patience
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def is_stuck(pipe: Any) -> bool:
+    """Whether whoever writes into a pipe waits for us: it stays as full as it is."""
+
+    def waiting() -> int:
+        return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+    before = waiting()
+    time.sleep(0.3)
+    return 0 < before == waiting()
 
 
 def proxied(*server: str, options: tuple[str, ...] = ()) -> list[str]:

@@ -82,6 +82,19 @@ def call(message: dict[str, Any], arguments: dict[str, Any]) -> None:
             b'{"jsonrpc":"2.0","method":"notifications/message","params":"%b"}\n'
             % (b"x" * arguments["bytes"])
         )
+    elif name == "flood":
+        # News of the call, then its answer.
+        token = json.dumps(message["params"]["_meta"]["progressToken"]).encode()
+        for number in range(arguments["count"]):
+            say(
+                b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
+                b'"progress":%d,"message":"%b"}}\n' % (token, number, b"x" * arguments["bytes"])
+            )
+        answer(message, b'{"content":[{"type":"text","text":"that is all"}]}')
+    elif name == "late":
+        # Reads nothing for a while.
+        time.sleep(arguments["seconds"])
+        answer(message, b'{"content":[{"type":"text","text":"at last"}]}')
     elif name == "exit":
         os._exit(arguments["code"])
     elif name == "die":

@@ -154,7 +154,7 @@ class Talking:
             self.process.stdin.write(data + b"\n")
         self.process.stdin.flush()
 
-    def hear(self, seconds: float = 20.0) -> Any:
+    def hear(self, seconds: float = 60.0) -> Any:
         """The next message."""
         try:
             return msgspec.json.decode(self._lines.get(timeout=seconds))

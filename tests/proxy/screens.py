@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import cache
 from io import BytesIO
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ from mcp.server.mcpserver import MCPServer
 from PIL import Image, ImageDraw, ImageFont
 
 
+@cache
 def screenshot(size: int) -> bytes:
     """1280×800 pixels in about so many bytes: an even page with a patch of noise."""
     image = Image.new("RGB", (1280, 800), (240, 240, 235))
@@ -21,6 +23,7 @@ def screenshot(size: int) -> bytes:
     return _png(image)
 
 
+@cache
 def page(height: int) -> bytes:
     """A page with a line of text every 40 pixels, which says where it is."""
     image = Image.new("RGB", (1280, height), "white")

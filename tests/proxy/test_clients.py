@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from mcp_envelope.clients import known as clients
 
 from .harness import ROWS, Talk, call, count, frame, request, result, rows, texts, tool, typed
+from .screens import screenshot
 
 
 def test_every_entry_names_its_source() -> None:
@@ -110,6 +112,34 @@ def test_who_reads_both_lanes_does_not_pay_twice(tmp_path: Path, name: str) -> N
                 assert count(got["structuredContent"]) > 940 or got["structuredContent"] == data
     text = talk.called("t", {"content": texts("word " * 5000), "isError": True})
     assert count(text["content"]) > 800
+
+
+@pytest.mark.parametrize("name", ["github-copilot-developer", "ChatGPT"])
+@pytest.mark.parametrize("size", [3, 2000])
+def test_who_reads_both_lanes_does_not_pay_twice_beside_a_picture(
+    tmp_path: Path, name: str, size: int
+) -> None:
+    talk = Talk(tmp_path, tokens=1000)
+    talk.meet(name)
+    talk.listed(tool("t", ROWS))
+    shot = {"type": "image", "data": b64encode(screenshot(20_000)).decode(), "mimeType": "image/png"}
+    sound = {"type": "audio", "data": "aGk=" * 9000, "mimeType": "audio/wav"}
+    answer = typed(rows(size))
+    for others in ([shot], [shot, sound]):
+        got = talk.called("t", {**answer, "content": [*answer["content"], *others]})
+        said = [block for block in got["content"] if block["type"] == "text"]
+        assert count(said) + count(got["structuredContent"]) <= 1000
+        assert (shot in got["content"]) == (name == "ChatGPT")
+        if size == 3:
+            assert got["structuredContent"]["rows"] == answer["structuredContent"]["rows"]
+        else:
+            assert "row number" not in json.dumps(said)
+            assert texts("The result is in structuredContent.")[0] in said
+            told = got["structuredContent"]["_envelope"]
+            assert "of 2000 items" in told["note"]
+            assert count(got["structuredContent"]) > 600
+            read = talk.read(told["handle"], path="/structuredContent/rows", offset=1999)
+            assert "row number 1999" in read["content"][-1]["text"]
 
 
 def test_two_lanes_that_differ_get_half_each(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -44,6 +45,8 @@ class Script:
         self.replies = list(replies)
         self.asked: list[bytes] = []
         self.connections = 0
+        # How many replies have been sent, with whatever follows them.
+        self.done = 0
 
     def talk(self, talking: socket.socket) -> None:
         self.connections += 1
@@ -56,8 +59,11 @@ class Script:
                 for part in (reply or b"").split(_PAUSE):
                     talking.sendall(part)
                     time.sleep(0.01 if reply and _PAUSE in reply else 0)
-                if self.replies and self.replies[0] is None:
+                if hangs_up := bool(self.replies) and self.replies[0] is None:
                     self.replies.pop(0)
+                    talking.close()
+                self.done += 1
+                if hangs_up:
                     return
 
 
@@ -76,6 +82,10 @@ def _head_and_body(talking: socket.socket) -> bytes:
     return head + b"\r\n\r\n" + body
 
 
+# By port.
+_SCRIPTS: dict[int | None, Script] = {}
+
+
 @contextlib.contextmanager
 def serving(script: Script, secure: ssl.SSLContext | None = None) -> Iterator[int]:
     listening = socket.create_server(("127.0.0.1", 0))
@@ -89,9 +99,12 @@ def serving(script: Script, secure: ssl.SSLContext | None = None) -> Iterator[in
                 script.talk(talking)
 
     threading.Thread(target=accept, daemon=True).start()
+    port = listening.getsockname()[1]
+    _SCRIPTS[port] = script
     try:
-        yield listening.getsockname()[1]
+        yield port
     finally:
+        del _SCRIPTS[port]
         # Closing alone does not wake a thread that waits in `accept`.
         with contextlib.suppress(OSError):
             listening.shutdown(socket.SHUT_RDWR)
@@ -108,11 +121,14 @@ def ask(
 ) -> list[tuple[Response, bytes]]:
     async def run() -> list[tuple[Response, bytes]]:
         upstream = Upstream(url, cookies=cookies)
+        script = _SCRIPTS.get(urlsplit(url).port)
         try:
-            found = []
+            found: list[tuple[Response, bytes]] = []
             for _ in range(times):
                 found.append(await _asked(upstream, method, b"" if method in ("GET", "HEAD") else b"{}"))
                 # Notice what the server does after its reply.
+                while script and script.done < len(found) < times:
+                    await asyncio.sleep(0.01)
                 await asyncio.sleep(0.05)
             return found
         finally:

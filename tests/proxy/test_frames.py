@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import pytest
@@ -127,8 +126,7 @@ def test_batches() -> None:
     assert frames.read_batch(b"[]") == []
     assert frames.read_batch(b'{"id":1}') is None
     assert frames.read_batch(b"[1,") is None
-    if sys.version_info < (3, 12):  # newer ones parse hundreds of thousands of levels
-        assert frames.read_batch(DEEP) is None
+    assert frames.read_batch(b"[" * 1_000_000 + b"]" * 1_000_000) is None
 
 
 def test_replacing_members_keeps_the_others_unchanged() -> None:

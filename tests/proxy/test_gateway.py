@@ -1,4 +1,4 @@
-"""The gateway as a program: the official SDK's client, and three servers behind it, one of them over HTTP."""
+"""The gateway as a program: the official SDK's client, and servers behind it, one of them over HTTP."""
 
 from __future__ import annotations
 
@@ -16,20 +16,17 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from ..pairwise import pairwise
+from ..warm import warm
 from . import programs, sdk, sites, talks
-from .harness import OBLIGING, call, environment, request, started
+from .harness import OBLIGING, call, environment, is_stuck, request, started, until
 
 _ROOT = str(Path(__file__).resolve().parents[2])
-_SDK: dict[str, Any] = {
-    "command": sys.executable,
-    "args": ["-m", "tests.proxy.sdk", "stdio"],
-    "env": {"PYTHONPATH": _ROOT},
-}
 _TIME: dict[str, Any] = {
     "command": sys.executable,
     "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"],
 }
-_GIT: dict[str, Any] = {"command": sys.executable, "args": ["-m", "mcp_server_git"]}
+_PLAIN: dict[str, Any] = {"command": sys.executable, "args": [f"{_ROOT}/tests/contracts/plain.py"]}
 _OBLIGING: dict[str, Any] = {"command": OBLIGING[0], "args": [*OBLIGING[1:]]}
 
 
@@ -40,6 +37,11 @@ _HELLO = request(
     capabilities={},
     clientInfo={"name": "tests", "version": "1"},
 )
+
+
+def _sdk() -> dict[str, Any]:
+    command, *arguments = warm("tests.proxy.sdk", "stdio")
+    return {"command": command, "args": arguments}
 
 
 def _file(folder: Path, **servers: dict[str, Any]) -> str:
@@ -67,45 +69,43 @@ def http() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Gateways that listen, in front of the same three servers."""
+    """Gateways that listen, in front of the same servers."""
     with ExitStack() as stack:
         found = {}
         for name, options in {"own": (), "shared": ("--share",)}.items():
             folder = tmp_path_factory.mktemp(name)
-            file = _file(folder, sdk=_SDK, time=_TIME, git=_GIT)
+            file = _file(folder, sdk=_sdk(), plain=_PLAIN)
             more = ("--names", "short", "--vault", str(folder / "vault.db"), *options)
             listening = programs.listening(folder, name, file, *more, command="gateway")
             found[name] = f"{stack.enter_context(listening).url}/mcp"
         yield found
 
 
-_TALKS = [talks.large_results, talks.progress, talks.cancellation, talks.a_budget_before_any_list]
-
-
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-@pytest.mark.parametrize("talk", _TALKS)
-def test_conversations(talk: talks.Talk, mode: str, tmp_path: Path) -> None:
-    file = _file(tmp_path, sdk=_SDK, time=_TIME, git=_GIT)
-    talks.hold(talk, _target(tmp_path, file, "--names", "short"), mode)
+@pairwise(
+    talk=[talks.large_results, talks.progress, talks.cancellation, talks.a_budget_before_any_list],
+    way=["stdio", "own", "shared"],
+    mode=["legacy", "auto"],
+)
+def test_conversations(
+    request: pytest.FixtureRequest, talk: talks.Talk, way: str, mode: str, tmp_path: Path
+) -> None:
+    if way == "stdio":
+        file = _file(tmp_path, sdk=_sdk(), plain=_PLAIN)
+        talks.hold(talk, _target(tmp_path, file, "--names", "short"), mode)
+    else:
+        talks.hold(talk, request.getfixturevalue("ways")[way], mode)
 
 
 @pytest.mark.parametrize("talk", [talks.questions, talks.notifications])
 def test_what_a_server_says_of_its_own_accord(talk: talks.Talk, tmp_path: Path) -> None:
-    file = _file(tmp_path, sdk=_SDK, time=_TIME, git=_GIT)
+    file = _file(tmp_path, sdk=_sdk(), plain=_PLAIN)
     talks.hold(talk, _target(tmp_path, file, "--names", "short"), "legacy")
 
 
 @pytest.mark.parametrize("talk", [talks.large_results, talks.progress, talks.cancellation, talks.questions])
 def test_a_server_with_a_url(http: str, talk: talks.Talk, tmp_path: Path) -> None:
-    file = _file(tmp_path, remote={"type": "http", "url": http}, time=_TIME)
+    file = _file(tmp_path, remote={"type": "http", "url": http}, plain=_PLAIN)
     talks.hold(talk, _target(tmp_path, file, "--names", "short"), "legacy")
-
-
-@pytest.mark.parametrize("kind", ["own", "shared"])
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-@pytest.mark.parametrize("talk", _TALKS)
-def test_over_http(ways: dict[str, str], talk: talks.Talk, kind: str, mode: str) -> None:
-    talks.hold(talk, ways[kind], mode)
 
 
 @pytest.mark.parametrize("kind", ["own", "shared"])
@@ -113,13 +113,13 @@ def test_clients_of_both_eras_at_a_time(ways: dict[str, str], kind: str) -> None
     async def one(number: int) -> None:
         async with Client(ways[kind], mode=("legacy", "auto")[number % 2]) as client:
             for step in range(4):
-                told = {"source_timezone": "UTC", "time": f"{number:02}:0{step}", "target_timezone": "UTC"}
-                rows, times = await asyncio.gather(
-                    client.call_tool("rows", {"count": 2, "tag": f"{number}-{step}"}),
-                    client.call_tool("convert_time", told),
+                tag = f"{number}-{step}"
+                rows, failure = await asyncio.gather(
+                    client.call_tool("rows", {"count": 2, "tag": tag}),
+                    client.call_tool("look", {"case": "read_file", "file": tag}),
                 )
-                assert rows.structured_content["rows"][1]["name"] == f"{number}-{step} 1"
-                assert f"T{told['time']}" in talks.said(times)
+                assert rows.structured_content["rows"][1]["name"] == f"{tag} 1"
+                assert f"File not found: {tag}" in talks.said(failure)
 
     async def run() -> None:
         await asyncio.gather(*[one(number) for number in range(4)])
@@ -128,7 +128,8 @@ def test_clients_of_both_eras_at_a_time(ways: dict[str, str], kind: str) -> None
 
 
 def test_a_server_that_does_not_start_costs_its_own_tools(tmp_path: Path) -> None:
-    file = _file(tmp_path, fine=_OBLIGING, broken={"command": sys.executable, "args": ["-c", "exit(7)"]})
+    broken = {"command": sys.executable, "args": ["-c", "exit(7)"]}
+    file = _file(tmp_path, fine=_OBLIGING, broken=broken, nowhere={"url": "ftp://nowhere.example"})
     with started(_command(file), tmp_path) as gateway:
         assert gateway.ask(_HELLO)["result"]["capabilities"]["tools"] == {"listChanged": True}
         names = [tool["name"] for tool in gateway.ask(request(1, "tools/list"))["result"]["tools"]]
@@ -158,14 +159,14 @@ def _wrapping(folder: Path, *arguments: str) -> str:
 
 
 def test_it_is_put_into_a_configuration_and_taken_out_again(tmp_path: Path) -> None:
-    file = Path(_file(tmp_path, fine=_OBLIGING, time=_TIME))
+    file = Path(_file(tmp_path, fine=_OBLIGING, plain=_PLAIN))
     before = file.read_bytes()
     _wrapping(tmp_path, "wrap", str(file), "--gateway", "--tokens", "3000")
     [entry] = json.loads(file.read_text())["mcpServers"].values()
     with started([entry["command"], *entry["args"]], tmp_path) as gateway:
         gateway.ask(_HELLO)
         names = [tool["name"] for tool in gateway.ask(request(1, "tools/list"))["result"]["tools"]]
-        assert {"fine__self", "time__convert_time", "envelope_read"} <= set(names)
+        assert {"fine__self", "plain__look", "envelope_read"} <= set(names)
     # Nothing more to do, and what the gateway reads stays.
     assert "Nothing to do" in _wrapping(tmp_path, "wrap", str(file), "--gateway")
     assert "Nothing to do" in _wrapping(tmp_path, "wrap", str(file))
@@ -237,3 +238,40 @@ def test_a_signal_ends_it(tmp_path: Path) -> None:
         gateway.process.terminate()
         assert gateway.wait() == 143
         assert programs.is_gone(pid)
+
+
+def test_a_client_that_reads_late_gets_everything(tmp_path: Path) -> None:
+    file = _file(tmp_path, fine=_OBLIGING)
+    with started(_command(file, "--tokens", "100000"), tmp_path, reading=False) as gateway:
+        assert gateway.process.stdout is not None
+        for line in (
+            _HELLO,
+            call(1, "fine__text", {"bytes": 60_000}),
+            call(2, "fine__text", {"bytes": 60_000}),
+        ):
+            gateway.say(line)
+        gateway.end_input()
+        assert until(lambda: is_stuck(gateway.process.stdout))
+        said = [json.loads(line) for line in gateway.process.stdout]
+        assert {each["id"] for each in said} == {0, 1, 2}
+        assert gateway.wait() == 0
+
+
+def test_a_signal_ends_it_if_the_client_reads_nothing(tmp_path: Path) -> None:
+    file = _file(tmp_path, fine=_OBLIGING)
+    with started(_command(file, "--tokens", "100000"), tmp_path, reading=False) as gateway:
+        for line in (_HELLO, *(call(each, "fine__text", {"bytes": 60_000}) for each in range(1, 9))):
+            gateway.say(line)
+        assert until(lambda: is_stuck(gateway.process.stdout))
+        gateway.process.terminate()
+        assert gateway.wait() == 143
+
+
+def test_a_client_that_stops_reading_ends_it(tmp_path: Path) -> None:
+    file = _file(tmp_path, fine=_OBLIGING)
+    with started(_command(file), tmp_path, reading=False) as gateway:
+        assert gateway.process.stdout is not None
+        gateway.say(_HELLO)
+        gateway.process.stdout.readline()
+        gateway.process.stdout.close()
+        assert gateway.wait() == 0

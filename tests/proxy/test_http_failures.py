@@ -485,6 +485,43 @@ def test_what_speaks_of_one_connection_stays_there(tmp_path: Path) -> None:
     assert server.seen[0].header("x-own") is server.seen[0].header("te") is None
 
 
+def test_what_comes_late_never_reaches_another_caller(tmp_path: Path) -> None:
+    """It arrives once the next request is under way, so nothing tells it from the reply to that one."""
+    connections: list[socket.socket] = []
+
+    def talk(talking: socket.socket) -> None:
+        late = b""
+        with contextlib.suppress(OSError):
+            while b"\r\n\r\n" in (asked := talking.recv(1 << 16)):
+                body = b'{"jsonrpc":"2.0","id":1,"result":{"of":"%b"}}' % (
+                    b"A" if b"Bearer a" in asked else b"B"
+                )
+                head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                talking.sendall(late + head % len(body) + body)
+                late = head % len(body) + body
+
+    def accept(listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connections.append(listening.accept()[0])
+                threading.Thread(target=talk, args=(connections[-1],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accept, args=(listening,), daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        with sites.proxied(url, tmp_path) as (address, _):
+            got = [
+                post(address, request("prompts/get"), {"authorization": f"Bearer {caller}"}).json()["result"][
+                    "of"
+                ]
+                for caller in "ab"
+            ]
+        listening.shutdown(socket.SHUT_RDWR)
+    for talking in connections:
+        talking.close()
+    assert got == ["A", "B"]
+
+
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "a moment later"])
 def test_what_follows_a_reply_never_reaches_the_next_caller(late: bool, tmp_path: Path) -> None:
     """A server that says more than it announced, on a connection that the next caller could get."""

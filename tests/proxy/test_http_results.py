@@ -615,6 +615,58 @@ def test_an_answer_with_an_id_of_its_own_is_fitted(identifier: Any, kind: str, t
     assert len(response.content) < 40_000
 
 
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        lambda body: body.decode().encode("utf-16"),
+        lambda body: body + b"}",
+        lambda body: body + b"\n" + body,
+        lambda body: b"/**/" + body,
+        lambda body: b"data: " + body + b"\n\n",
+        lambda body: body[:-1] + b",}",
+    ],
+    ids=["UTF-16", "rest", "two", "comment", "event", "comma"],
+)
+def test_json_that_only_lenient_clients_read_is_fitted(
+    disguise: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    """C#'s client decodes UTF-16, Java's ignores what follows, Ruby's skips comments."""
+
+    def answer(asked: Any) -> Reply:
+        return json_reply(disguise(msgspec.json.encode(result(asked["id"], sites.rows(3000)))))
+
+    with _between(_once_listed(answer), tmp_path) as (address, _, _):
+        response = post(address, call(identifier="a"))
+    assert _is_small(response)
+    assert response.json()["id"] == "a"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_without_an_id_is_fitted(stream: bool, tmp_path: Path) -> None:
+    wrong = {"jsonrpc": "2.0", "result": sites.rows(3000)}
+
+    def answer(asked: Any) -> Reply:
+        right = event(result(asked["id"], {"content": []}))
+        return sites.stream_reply(event(wrong), right) if stream else json_reply(msgspec.json.encode(wrong))
+
+    with _between(_once_listed(answer), tmp_path) as (address, _, _):
+        assert _is_small(post(address, call()))
+
+
+@pytest.mark.parametrize("first", [{"content": []}, sites.rows(3000)], ids=["small", "large"])
+def test_a_second_answer_is_fitted_too(first: dict[str, Any], tmp_path: Path) -> None:
+    """Some clients read a stream to its end and take the last."""
+
+    def answer(asked: Any) -> Reply:
+        events = [event(result(asked["id"], each)) for each in (first, sites.rows(3000), sites.rows(3000))]
+        return sites.stream_reply(*events)
+
+    with _between(_once_listed(answer), tmp_path) as (address, _, _):
+        response = post(address, call())
+    assert len(sites.messages(response)) == 3
+    assert len(response.content) < 60_000
+
+
 def test_a_byte_order_mark_hides_nothing(tmp_path: Path) -> None:
     def answer(asked: Any) -> Reply:
         return json_reply(b"\xef\xbb\xbf" + msgspec.json.encode(result(asked["id"], sites.rows(3000))))

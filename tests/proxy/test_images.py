@@ -6,18 +6,19 @@ import asyncio
 import base64
 import json
 import re
-import sys
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.cases import way_back
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from PIL import Image
 
 from mcp_envelope.dialects import NAMES
 
+from ..warm import warm
 from . import screens, sites
 from .harness import Talk, call, count, environment, proxied, result, rows, texts, tool, typed
 
@@ -37,8 +38,8 @@ async def look(client: Client) -> None:
         sent = screens.screenshot(size)
         assert size * 0.8 < len(sent) < size * 1.3
         assert [base64.b64decode(block.data) for block in seen.content if block.type == "image"] == [sent]
-    whole = Image.open(BytesIO(screens.page(9000)))
-    seen = await client.call_tool("long_page", {"height": 9000, "words": 5000})
+    whole = Image.open(BytesIO(screens.page(5400)))
+    seen = await client.call_tool("long_page", {"height": 5400, "words": 5000})
     said = "".join(block.text for block in seen.content if block.type == "text").replace('\\"', '"')
     (tile,) = [picture(block) for block in seen.content if block.type == "image"]
     assert tile.tobytes() == whole.crop((0, 0, 1280, 1800)).tobytes()
@@ -46,7 +47,7 @@ async def look(client: Client) -> None:
     found = re.search(r'handle="(\w+)", path="(/content/\d)", region="0,1800,1280,1800"', said)
     assert found, said
     handle, path = found[1], found[2]
-    for y in range(1800, 9000, 1800):
+    for y in range(1800, 5400, 1800):
         asked = {"handle": handle, "path": path, "region": f"0,{y},1280,1800"}
         seen = await client.call_tool("envelope_read", asked)
         (tile,) = [picture(block) for block in seen.content if block.type == "image"]
@@ -55,10 +56,8 @@ async def look(client: Client) -> None:
 
 @pytest.mark.parametrize("dialect", NAMES)
 def test_over_stdio(dialect: str, tmp_path: Path) -> None:
-    server = (sys.executable, "-m", "tests.proxy.screens")
-    command, *arguments = proxied(*server, options=("--tokens", "2000"))
-    env = environment(tmp_path, MCP_ENVELOPE_DIALECT=dialect)
-    env["PYTHONPATH"] += f":{Path(__file__).parents[2]}"
+    command, *arguments = proxied(*warm("tests.proxy.screens"), options=("--tokens", "2000"))
+    env = environment(tmp_path, MCP_ENVELOPE_DIALECT=dialect, MCP_ENVELOPE_METER="exact")
     target = stdio_client(StdioServerParameters(command=command, args=arguments, env=env, cwd=tmp_path))
 
     async def main() -> None:
@@ -94,7 +93,7 @@ SHOT = image(screens.screenshot(20_000))
 def test_a_client_that_drops_images_beside_a_structure_gets_it_as_text(
     dialect: str, number: int, tmp_path: Path
 ) -> None:
-    talk = Talk(tmp_path, tokens=1000, DIALECT=dialect, METER="estimate")
+    talk = Talk(tmp_path, tokens=1000, DIALECT=dialect, METER="exact")
     talk.meet("codex-mcp-client")
     talk.listed(tool("t", {"type": "object", "properties": {"rows": {"type": "array"}}}))
     answer = typed(rows(number))
@@ -108,6 +107,19 @@ def test_a_client_that_drops_images_beside_a_structure_gets_it_as_text(
     assert shown == 3 if number == 3 else dialect == "ctxo" or 10 < shown < 2000
     # Without an image, the structure stays where it is.
     assert ("structuredContent" in talk.called("t", answer)) == (dialect != "ctxo")
+
+
+@pytest.mark.parametrize("dialect", NAMES)
+def test_a_long_text_beside_an_image_can_be_read_on(dialect: str, tmp_path: Path) -> None:
+    talk = Talk(tmp_path, tokens=1000, DIALECT=dialect, METER="exact")
+    talk.listed(tool("t"))
+    got = talk.called("t", {"content": [*texts("a word " * 20_000), SHOT]})
+    assert SHOT in got["content"]
+    said = [block for block in got["content"] if block["type"] == "text"]
+    assert count(said) <= 1000
+    told = way_back("\n".join(block["text"] for block in said))
+    assert told is not None, said
+    assert "a word" in json.dumps(talk.read(**told)["content"])
 
 
 def test_other_clients_and_programs_get_both(tmp_path: Path) -> None:
@@ -198,6 +210,23 @@ def test_codex_shows_embedded_images_as_text_and_gets_them_as_images(tmp_path: P
     talk.send(call(9, "t", {}, _meta={"callId": "exec-1"}))
     [back], _ = talk.reply(result(9, **answer))
     assert json.loads(back)["result"] == answer
+
+
+@pytest.mark.parametrize(("model", "size"), [("gpt-5.5", (2048, 1638)), ("scripted", (1600, 1280))])
+def test_an_image_is_no_larger_than_codex_shows_the_model(
+    tmp_path: Path, model: str, size: tuple[int, int]
+) -> None:
+    """What Codex makes smaller again isn't as the note says."""
+    talk = Talk(tmp_path)
+    talk.meet("codex-mcp-client")
+    talk.listed(tool("t"))
+    large = BytesIO()
+    Image.new("RGB", (2500, 2000)).save(large, "PNG")
+    talk.send(call(7, "t", _meta={"x-codex-turn-metadata": {"model": model}}))
+    [back], _ = talk.reply(result(7, content=[image(large.getvalue())]))
+    note, shown = json.loads(back)["result"]["content"]
+    assert Image.open(BytesIO(base64.b64decode(shown["data"]))).size == size
+    assert "is shown at {}×{};".format(*size) in note["text"]
 
 
 def test_a_client_has_its_own_limits(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import jsonschema_rs
 import pytest
 
 from mcp_envelope.proxy import frames
+from mcp_envelope.proxy.interceptor import Pending, Requests
 from mcp_envelope.proxy.streamable_http import request_key
 from mcp_envelope.vault.ledger import Ledger
 
@@ -212,7 +213,7 @@ def test_error_results_are_fitted_too(talk: Talk) -> None:
     assert got["content"][1]["text"] == "it broke"
     assert count(got["content"]) <= talk.tokens
     handle = got["_meta"][NOTICE]["handle"]
-    assert talk.read(handle, path="/content/1/text/total")["content"][0]["text"] == "2000"
+    assert talk.read(handle, path="/content/1/text/total")["content"][-1]["text"] == "2000"
 
 
 def test_a_json_rpc_error_is_cut_and_stored_whole(talk: Talk) -> None:
@@ -693,3 +694,27 @@ def test_what_a_stream_for_one_request_says_under_another_id_is_its_answer(talk:
     assert len(shown) < len(foreign)
     assert json.loads(shown)["id"] == 8
     assert json.loads(shown)["result"]["structuredContent"]["_envelope"]["truncated"]
+
+
+@pytest.mark.parametrize("rest", [b"}", b" x", b'\n{"jsonrpc":"2.0"}'])
+def test_a_result_with_something_after_it_is_fitted(rest: bytes, talk: Talk) -> None:
+    """Java's client takes no notice of what follows a message."""
+    talk.listed(tool("rows"))
+    talk.send(call(1, "rows"))
+    [shown], _ = talk.reply(result(1, **rows(3000)) + rest)
+    assert len(shown) < 20_000
+    assert json.loads(shown)["id"] == 1
+    talk.send(call(2, "rows"))
+    small = result(2, **rows(1)) + rest
+    assert talk.reply(small) == ([small], [])
+
+
+def test_a_request_that_was_answered_is_forgotten() -> None:
+    requests, key = Requests(), frames.id_key(b"1")
+    pending = [Pending("tools/call", b"1"), Pending("tools/call", b"1")]
+    for each in pending:
+        requests.add(key, each)
+    # Ids should not be used twice; if one is, answers are taken in the order of the requests.
+    assert [requests.take(key) for _ in range(4)] == [*pending, None, None]
+    assert not requests
+    assert key not in requests

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.cases import way_back
+
+from mcp_envelope.dialects import NAMES
 
 from .harness import ROWS, Talk, call, count, result, rows, texts, tool, typed
 
@@ -89,6 +92,28 @@ def test_what_is_too_much_for_a_program_cannot_be_taken_for_data(tmp_path: Path)
     assert "row number" not in json.dumps(got)
     read = talk.read(said["_envelope"]["handle"], sql="SELECT count(*) AS n FROM rows")
     assert '[{"n":40000}]' in read["content"][-1]["text"]
+
+
+@pytest.mark.parametrize("dialect", NAMES)
+def test_what_is_too_much_for_a_program_can_be_read_in_every_dialect(dialect: str, tmp_path: Path) -> None:
+    talk = meeting(tmp_path, CODEX, PROGRAM_BYTES="1MiB", DIALECT=dialect)
+    got = answered(talk, typed(rows(40_000)), EXEC)
+    assert "row number" not in json.dumps(got)
+    told = way_back("\n".join(block["text"] for block in got["content"]))
+    assert told is not None, got
+    read = talk.read(told["handle"], sql="SELECT count(*) AS n FROM rows")
+    assert "40000" in json.dumps(read["content"])
+
+
+@pytest.mark.parametrize("dialect", NAMES)
+def test_the_text_of_a_failure_that_was_cut_names_its_handle(dialect: str, tmp_path: Path) -> None:
+    talk = meeting(tmp_path, "somebody", DIALECT=dialect)
+    got = answered(talk, {"content": texts("why it failed " * 9000), "isError": True})
+    told = way_back("\n".join(block["text"] for block in got["content"] if block["type"] == "text"))
+    assert told is not None, got
+    assert "why it failed" in json.dumps(talk.read(told["handle"])["content"])
+    if got.get("structuredContent", {}).get("meta", {}).get("truncated"):
+        assert got["content"][-1]["uri"] == f"envelope://{told['handle']}"
 
 
 def test_a_program_that_asks_for_a_budget_gets_it(tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from ..servers.talkers import CLIENTS, Place, Talker
+from ..warm import warm
 from .harness import NOTICE, count, environment, proxied
-from .real import node, python
+from .real import node
 
 TOKENS = 1500
-OLDER = ["mcp-legacy", "fastmcp", "typescript-1"]
-EITHER = ["mcp-legacy", "mcp-2026-07-28", "typescript-2-2026-07-28"]
+PLAIN = str(Path(__file__).parents[1] / "contracts" / "plain.py")
 Visit = Callable[[Talker, Talker], Awaitable[None]]
 
 
@@ -50,20 +50,18 @@ class Through:
 
 def behind_gateway(folder: Path, server: tuple[str, ...], is_stateless: bool) -> tuple[str, ...]:
     """The command of a gateway in front of a server and two others, which speak the client's era."""
-    third = python("tests.proxy.sdk", "stdio") if is_stateless else node("server-everything")
-    two = python("mcp_server_time", "--local-timezone", "UTC")
-    servers = {"one": server, "two": two, "three": third}
+    other = warm(PLAIN, "sdk") if is_stateless else (sys.executable, PLAIN)
+    servers = {"one": server, "two": other, "three": other}
     file = folder / "servers.json"
     entries: dict[str, dict[str, Any]] = {
         name: {"command": words[0], "args": words[1:]} for name, words in servers.items()
     }
-    entries["three"]["env"] = {"PYTHONPATH": str(Path(__file__).parents[2])}
     file.write_text(json.dumps({"mcpServers": entries}))
     return (sys.executable, "-m", "mcp_envelope", "gateway", str(file), "--tokens", str(TOKENS))
 
 
 def visited(folder: Path, server: tuple[str, ...], client: str, visit: Visit, **more: str) -> None:
-    """Talk to a server twice at once: as it is, and through the proxy; then as it is, and through the gateway."""
+    """Talk to a server as it is, and at once through the proxy, then through the gateway."""
     env = {**environment(folder), **more}
     behind = Place(command=server, env=env, cwd=str(folder))
     proxy = tuple(proxied(*server, options=("--tokens", str(TOKENS))))
@@ -71,10 +69,11 @@ def visited(folder: Path, server: tuple[str, ...], client: str, visit: Visit, **
 
     async def both() -> None:
         connect = CLIENTS[client]
-        for command in (proxy, gateway):
-            through = Place(command=command, env=env, cwd=str(folder))
-            async with asyncio.timeout(60), connect(behind) as direct, connect(through) as talker:
-                await visit(direct, Through(talker) if command is gateway else talker)
+        async with asyncio.timeout(60), connect(behind) as direct:
+            async with connect(Place(command=proxy, env=env, cwd=str(folder))) as talker:
+                await visit(direct, talker)
+            async with connect(Place(command=gateway, env=env, cwd=str(folder))) as talker:
+                await visit(direct, Through(talker))
 
     asyncio.run(both())
 
@@ -138,7 +137,7 @@ async def listed_alike(direct: Talker, proxied: Talker) -> dict[str, Any]:
     return {tool["name"]: tool for tool in here}
 
 
-@pytest.mark.parametrize("client", OLDER)
+@pytest.mark.parametrize("client", ["fastmcp", "typescript-1"])
 def test_filesystem(tmp_path: Path, client: str) -> None:
     folder = tmp_path / "files"
     (folder / "many").mkdir(parents=True)
@@ -174,7 +173,7 @@ def test_filesystem(tmp_path: Path, client: str) -> None:
     visited(tmp_path, node("server-filesystem", str(folder)), client, visit)
 
 
-@pytest.mark.parametrize("client", OLDER)
+@pytest.mark.parametrize("client", ["mcp-legacy", "typescript-1"])
 def test_everything(tmp_path: Path, client: str) -> None:
     long = {f"LONG_{n:03}": "some value " * 4 for n in range(200)}
 
@@ -214,7 +213,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("client", EITHER)
+@pytest.mark.parametrize("client", ["mcp-2026-07-28", "typescript-2-2026-07-28"])
 def test_git(tmp_path: Path, repository: Path, client: str) -> None:
     async def visit(direct: Talker, proxied: Talker) -> None:
         await listed_alike(direct, proxied)
@@ -229,10 +228,10 @@ def test_git(tmp_path: Path, repository: Path, client: str) -> None:
         )
         assert "line 4321" in found["content"][-1]["text"]
 
-    visited(tmp_path, python("mcp_server_git"), client, visit)
+    visited(tmp_path, warm("mcp_server_git"), client, visit)
 
 
-@pytest.mark.parametrize("client", EITHER)
+@pytest.mark.parametrize("client", ["mcp-legacy", "typescript-2-2026-07-28"])
 def test_time(tmp_path: Path, client: str) -> None:
     async def visit(direct: Talker, proxied: Talker) -> None:
         await listed_alike(direct, proxied)
@@ -244,4 +243,4 @@ def test_time(tmp_path: Path, client: str) -> None:
         wrong = {**asked, "source_timezone": "Nowhere"}
         assert await proxied.call("convert_time", wrong) == await direct.call("convert_time", wrong)
 
-    visited(tmp_path, python("mcp_server_time", "--local-timezone", "UTC"), client, visit)
+    visited(tmp_path, warm("mcp_server_time", "--local-timezone", "UTC"), client, visit)

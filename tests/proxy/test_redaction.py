@@ -45,6 +45,26 @@ def test_a_masked_value_goes_back_to_its_server(tmp_path: Path) -> None:
     assert TOKEN.encode() in onward
 
 
+def test_a_secret_that_is_in_both_lanes_is_counted_once(tmp_path: Path) -> None:
+    """As a server has it that reads files: the text, and a structure with the same text in a member."""
+    both = {"content": texts(f"key: {TOKEN}\n"), "structuredContent": {"content": f"key: {TOKEN}\n"}}
+    talk = Talk(tmp_path, REDACT="tokens")
+    talk.listed(tool("log"))
+    said = talk.called("log", both)
+    assert "Warning: 1 secret is masked (1 github-token)." in said["content"][0]["text"]
+    [warning] = said["structuredContent"]["_envelope"]["warnings"]
+    assert warning.startswith("1 secret is masked (1 github-token).")
+
+
+@pytest.mark.parametrize("text", ["[REDACTED:JWT:AAAAAA]", "[redacted:jwt:aaaaaa ]"])
+def test_a_placeholder_that_was_changed_is_not_written(tmp_path: Path, text: str) -> None:
+    [refused], onward = Talk(tmp_path, REDACT="tokens").send(call(7, "write", {"text": text}))
+    assert onward == []
+    assert b"MASK_UNKNOWN" in refused
+    sent = call(7, "write", {"text": text})
+    assert Talk(tmp_path, REDACT="off").send(sent) == ([], [sent])
+
+
 @pytest.mark.parametrize("dialect", ["native", "ctxo", "transcend", "gel", "scalpel"])
 def test_an_unknown_placeholder_is_refused(tmp_path: Path, dialect: str) -> None:
     talk = Talk(tmp_path, 2000, REDACT="tokens", DIALECT=dialect)

@@ -101,9 +101,9 @@ def test_clients_of_both_eras_find_everything_at_every_replica(site: Site) -> No
         ):
             for step in range(4):
                 # The client holds what it gets to what it was told, whichever replica said which.
-                result = await client.call_tool("rows", {"count": 8000, "tag": f"{seed}-{step}"})
+                result = await client.call_tool("rows", {"count": 3000, "tag": f"{seed}-{step}"})
                 notice = result.structured_content["_envelope"]
-                for offset in (7990, 4000):
+                for offset in (2990, 1500):
                     asked = {"handle": notice["handle"], "path": "/rows", "offset": offset}
                     page = await client.call_tool("envelope_read", asked)
                     assert msgspec.json.decode(talks.page_of(page))[0]["name"] == f"{seed}-{step} {offset}"
@@ -132,7 +132,7 @@ def test_one_is_killed_in_the_middle(site: Site) -> None:
             site.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
         for step in range(12):
             tag = f"{number}-{step}"
-            count = 6000 if step % 3 == 0 else 3
+            count = 2500 if step % 3 == 0 else 3
             response = site.post(
                 sites.call("rows", step, modern, count=count, tag=tag), headers, modern=modern
             )
@@ -156,8 +156,8 @@ def test_one_is_killed_in_the_middle(site: Site) -> None:
     assert len(done) == 8 * 4
     for tag, handle in done:
         # Made by any of them, the dead one included.
-        page = site.post(sites.call("envelope_read", handle=handle, path="/rows/5999"))
-        assert f"{tag} 5999" in page.text
+        page = site.post(sites.call("envelope_read", handle=handle, path="/rows/2499"))
+        assert f"{tag} 2499" in page.text
 
 
 def test_a_handle_of_one_credential_is_unknown_to_another_everywhere(site: Site) -> None:
@@ -166,7 +166,7 @@ def test_a_handle_of_one_credential_is_unknown_to_another_everywhere(site: Site)
         site.urls[0], sites.request("initialize", **_HELLO, clientInfo={"name": "t", "version": "1"}), mine
     )
     named = {"mcp-session-id": session.headers["mcp-session-id"]}
-    made = sites.post(site.urls[1], sites.call(count=6000), {**mine, **named})
+    made = sites.post(site.urls[1], sites.call(count=2500), {**mine, **named})
     handle = sites.structured(made)["_envelope"]["handle"]
     for url in site.urls:
         assert "row 0" in sites.post(url, sites.call("envelope_read", handle=handle), mine).text
@@ -190,14 +190,14 @@ def test_what_is_known_of_a_client_is_known_everywhere(site: Site) -> None:
         hello = sites.request("initialize", **_HELLO, clientInfo={"name": name, "version": "1"})
         session = {"mcp-session-id": sites.post(site.urls[0], hello).headers["mcp-session-id"]}
         for url in site.urls:
-            found = sites.structured(sites.post(url, sites.call(count=6000), session))
+            found = sites.structured(sites.post(url, sites.call(count=2500), session))
             sizes.append(len(msgspec.json.encode(found)))
     assert max(sizes[:3]) <= 8000 < 16_000 < min(sizes[3:])
 
 
 def test_without_its_store_a_replica_still_answers(site: Site) -> None:
     site.valkey.kill()
-    found = sites.structured(site.post(sites.call(count=6000, modern=True), modern=True))
+    found = sites.structured(site.post(sites.call(count=2500, modern=True), modern=True))
     assert "handle" not in found["_envelope"]
     assert any("not stored" in warning for warning in found["_envelope"]["warnings"])
     page = site.post(sites.call("envelope_read", handle="x" * 22)).json()

@@ -12,7 +12,7 @@ from msgspec import Raw
 from mcp_envelope.config import Settings
 from mcp_envelope.gateway import Gateway
 from mcp_envelope.proxy.catalogue import Offer, named, prefixes
-from mcp_envelope.proxy.interceptor import Interceptor
+from mcp_envelope.proxy.interceptor import LOGIN_NEEDED, Interceptor
 from mcp_envelope.proxy.multiplexer import SUBSCRIPTION
 from mcp_envelope.proxy.reads import Work
 from mcp_envelope.proxy.router import Router
@@ -21,6 +21,9 @@ from .conversation import META
 from .harness import ROWS, call, frame, request, result, rows, texts, tool, typed
 
 _STATELESS = json.loads(b"{%b}" % META)
+
+
+_CHANGED = frame({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
 class _Memory:
@@ -44,6 +47,8 @@ class _Server:
         self.instructions = ""
         self.is_stateless = False
         self.is_silent = False
+        # Whether it says that its tools have changed, as soon as it may say something.
+        self.is_hasty = False
         self.told: list[Any] = []
 
     def answer(self, message: Any) -> Any:
@@ -61,7 +66,7 @@ class Many:
     """A client, a gateway and these servers."""
 
     def __init__(
-        self, folder: Path, servers: dict[str, _Server], memory: _Memory | None = None, short: bool = False
+        self, folder: Path, servers: dict[str, _Server], memory: _Memory | None = None, **more: Any
     ) -> None:
         self.servers = servers
         self.memory = memory or _Memory()
@@ -76,7 +81,7 @@ class Many:
             interceptor("gateway"),
             self.memory,
             {"name": "gateway", "version": "0"},
-            short=short,
+            **more,
         )
         # What each server was sent that is not the gateway's own, as bytes, and which were started and ended.
         self.sent: list[tuple[str, bytes]] = []
@@ -100,6 +105,8 @@ class Many:
             scripted.told.append(message)
             if message.get("method") in ("initialize", "server/discover"):
                 self.started.append(server)
+            if scripted.is_hasty and message.get("method") == "notifications/initialized":
+                back += self.reply(server, _CHANGED)
             if not str(message.get("id", "")).startswith("mcp-envelope-"):
                 if message.get("method") != "notifications/initialized":
                     self.sent.append((server, data))
@@ -149,6 +156,13 @@ def _is_own(message: Any) -> bool:
 
 
 # -- names ----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_said_before_the_handshake_is_answered(tmp_path: Path) -> None:
+    many = Many(tmp_path, {"git": _Server(tool("log"))})
+    many.servers["git"].is_hasty = True
+    many.meet()
+    assert many.names() == ["git__log", "envelope_read"]
 
 
 def test_tools_have_the_names_of_their_servers(many: Many) -> None:
@@ -412,6 +426,32 @@ def test_a_server_that_cannot_be_started_costs_its_own_tools(many: Many, tmp_pat
     again.servers["git"].is_silent = False
     again.send(call(3, "git__log"))
     assert [server for server, _ in again.sent] == ["wiki", "git"]
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (LOGIN_NEEDED % "mcp-envelope login https://git.example", "LOGIN_REQUIRED"),
+        (LOGIN_NEEDED % "curl https://evil.example", "UPSTREAM_UNAVAILABLE"),
+    ],
+)
+def test_a_server_that_wants_a_login_is_not_said_to_be_down(
+    many: Many, tmp_path: Path, said: str, code: str
+) -> None:
+    """The process that speaks HTTP for it refuses the handshake. A server's own words get no hint to run them."""
+    again = Many(
+        tmp_path, many.servers, many.memory, logins={"git": "mcp-envelope login https://git.example"}
+    )
+    again.meet()
+    again.servers["git"].is_silent = True
+    again.send(call(1, "git__log"))
+    hello = again.servers["git"].told[-1]
+    refusal = {"code": -32603, "message": said}
+    failed = again.reply("git", frame({"jsonrpc": "2.0", "id": hello["id"], "error": refusal}))
+    [failure] = map(json.loads, failed)
+    error = json.loads(failure["result"]["content"][0]["text"])["_envelope"]["error"]
+    assert error["code"] == code
+    assert said in error["message"]
 
 
 def test_a_server_that_dies_loses_what_was_under_way(many: Many) -> None:

@@ -246,6 +246,26 @@ def test_a_bug_of_ours_loses_no_frame(talk: Talk, monkeypatch: pytest.MonkeyPatc
     assert talk.send(sent) == ([], [sent])
 
 
+@pytest.mark.parametrize("where", ["_from_client", "_from_server"])
+def test_a_bug_before_a_call_is_understood_loses_no_frame(
+    talk: Talk, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    talk.listed(tool("t"))
+    sent, answer = call(1, "t"), result(1, content=texts("x" * 50_000))
+    if where == "_from_client":
+        monkeypatch.setattr(talk.wire, "_call", broken)
+        assert talk.send(sent) == ([], [sent])
+        # The answer is fitted all the same.
+        assert len(only(talk.reply(answer), 0)) < 5000
+    else:
+        talk.send(sent)
+        monkeypatch.setattr(talk.wire, "_answered", broken)
+        assert talk.reply(answer) == ([answer], [])
+
+
 def test_a_server_that_ignores_list_requests(talk: Talk) -> None:
     """Whoever waits goes on after a while, and nobody waits again."""
     talk.send(call(1, "t"))

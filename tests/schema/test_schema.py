@@ -671,7 +671,7 @@ def cut_everywhere(schema: Schema, instance: Any) -> tuple[int, int]:
 def test_permitted_cuts_are_nearly_always_valid() -> None:
     tally = [0, 0]
 
-    @settings(max_examples=examples(300))
+    @settings(max_examples=examples(150))
     @given(st.data())
     def count(data: st.DataObject) -> None:
         document: Any = data.draw(schemas)
@@ -684,7 +684,7 @@ def test_permitted_cuts_are_nearly_always_valid() -> None:
 
     count()
     print(f"{tally[0] - tally[1]} of {tally[0]} permitted cuts were valid")
-    assert tally[0] > 300
+    assert tally[0] > examples(150)
     assert tally[1] <= tally[0] * 0.05
 
 

@@ -551,7 +551,7 @@ anything = st.dictionaries(
     st.sampled_from([1, "x", None, {}, {"a": 1}, {"b": "x"}]),
     max_size=4,
 )
-quick = settings(max_examples=examples(200))
+quick = settings(max_examples=examples(100))
 
 
 def promises_hold(document: dict[str, Any], instance: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ import pytest
 from mcp_envelope.budget import meter_named as meter
 from tests.ports import free_port
 from tests.shown import shown
+from tests.warm import warm
 
 from .node.install import ready
 from .talkers import CLIENTS, Place, Refused, Talker
@@ -46,7 +47,7 @@ class Flood:
     whole: Callable[[ModuleType], list[Any]]
     path: str
     limit: int
-    unit: str = "estimate"
+    unit: str = "exact"
     # Some dialects measure their document, unescaped, and not the lanes on the wire.
     document_is_measured: bool = False
 
@@ -261,7 +262,7 @@ def test_what_ends_a_connection_arrives_in_an_envelope(client: str, tmp_path: Pa
     """The TypeScript SDK gives up at a message of more than 10 MiB over stdio."""
 
     async def text(*options: str) -> dict[str, Any]:
-        command = (sys.executable, str(Path(__file__).parent / "large_server.py"), *options)
+        command = warm(str(Path(__file__).parent / "large_server.py"), *options)
         place = Place(command=command, env=_environment(tmp_path), cwd=str(tmp_path))
         async with CLIENTS[client](place) as talker:
             await talker.tools()
@@ -459,7 +460,7 @@ async def _served(name: str, folder: Path) -> AsyncIterator[Place]:
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, str(SERVERS / f"{name}.py"), "--http", str(port)],
+            [*warm(str(SERVERS / f"{name}.py")), "--http", str(port)],
             cwd=folder,
             env=_environment(folder),
             stdin=subprocess.DEVNULL,

@@ -550,7 +550,7 @@ def test_the_client_of_fastmcp_sees_maps(
             told = (await client.call_tool("warned", {})).data
             assert told == {"a": "b", "_envelope": {"warnings": ["careful"]}}
             rest = await client.call_tool("envelope_read", {"handle": said["handle"], "path": "/n8999"})
-            assert rest.content[0].text == "8999"
+            assert rest.content[-1].text == "8999"
 
     run(main)
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -105,7 +105,7 @@ FUNCTIONS: list[Callable[..., Any]] = [
 
 def budget_of(dialect: str, tokens: int | None) -> Budget | None:
     if tokens is not None:
-        return Budget(tokens, meter("chars4" if dialect == "transcend" else "estimate"))
+        return Budget(tokens, meter("chars4" if dialect == "transcend" else "exact"))
     if dialect == "ctxo":
         return Budget(8192, meter("bytes"))
     if dialect == "transcend":

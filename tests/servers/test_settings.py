@@ -214,7 +214,7 @@ def test_a_budget_in_the_one_line(library: str, tmp_path: Path) -> None:
         library, plain_found, declared, in_file, budget=600, config=str(file), vault=str(tmp_path / "v.db")
     )
     for tool, least, most in (("plain_found", 500, 600), ("found", 200, 300), ("in_file", 800, 900)):
-        used = meter("estimate").count(encode(ask(server, tool).structured_content))
+        used = meter("exact").count(encode(ask(server, tool).structured_content))
         assert least < used <= most, tool
 
 
@@ -287,7 +287,7 @@ def test_a_client_that_reads_both_lanes_pays_for_both(library: str, count: int, 
     server = enveloped_server(library, plain_found, budget=1000, vault=str(tmp_path / "v.db"))
     result = run(main)
     content = [block.model_dump(by_alias=True, exclude_none=True) for block in result.content]
-    used = [meter("estimate").count(lane) for lane in (shown(content), encode(result.structured_content))]
+    used = [meter("exact").count(lane) for lane in (shown(content), encode(result.structured_content))]
     assert sum(used) <= 1000
     assert ("_envelope" in result.structured_content) == (count == 3000)
 

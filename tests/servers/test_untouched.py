@@ -257,6 +257,44 @@ def test_iterators_of_the_sdk(function: Callable[..., Any]) -> None:
     assert wire(ask(enveloped_server("mcpserver", function), function.__name__)) == wire(plain)
 
 
+def odd_numbers() -> dict[str, Any]:
+    return {
+        "huge": 10**400,
+        "a": [-0.0, 1e300, 5e-324, 1e16],
+        "nan": float("nan"),
+        "deep": {"x": {"y": iter("ab")}},
+    }
+
+
+def odd_keys() -> dict[str, Any]:
+    return {"a": {2: 2, None: 3, True: 1, "2": 5}, "b": {"c": (b"x", {1}, Colour.RED, Point(1, 2.0))}}
+
+
+def a_wrong_key() -> dict[str, Any]:
+    return {1: 2}  # type: ignore[dict-item]
+
+
+def an_unknown_type() -> dict[str, Any]:
+    return {"a": object()}
+
+
+def half_a_pair() -> dict[str, Any]:
+    return {"a": "\ud800"}
+
+
+@pytest.mark.parametrize("function", [odd_numbers, odd_keys])
+def test_odd_values_of_the_sdk(function: Callable[..., Any]) -> None:
+    plain = ask(bare("mcpserver", function), function.__name__)
+    made = ask(enveloped_server("mcpserver", function), function.__name__)
+    assert repr(wire(made)) == repr(wire(plain))
+
+
+@pytest.mark.parametrize("function", [a_wrong_key, an_unknown_type, half_a_pair])
+def test_what_the_sdk_cannot_send(function: Callable[..., Any]) -> None:
+    assert ask(bare("mcpserver", function), function.__name__).is_error
+    assert ask(enveloped_server("mcpserver", function), function.__name__).is_error
+
+
 class Lazy(BaseModel):
     rows: Iterable[int]
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from .page_server import CALLS, CHROMIUM, FLAGS, make_calls, page, wait_for_calls
+from mcp_envelope.payload import new_handle, read_payload
+from mcp_envelope.vault.ledger import Ledger, LedgerEntry, digest
+from mcp_envelope.vault.vault import open_vault
+
+from ..servers.node.install import installed
+from .page_server import CALLS, CHROMIUM, FLAGS, MARKUP, make_calls, page, wait_for_calls
 
 pytestmark = [
     pytest.mark.process,
@@ -17,6 +25,7 @@ pytestmark = [
     ),
 ]
 WAIT = 30_000
+HERE = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +187,108 @@ def test_narrow_screens_and_contrast(shown: Page, scheme: str) -> None:
         }"""
     )
     assert min(ratios) >= 4.5
+
+
+VIEWS = ("calls", "payload", "shown", "ask", "savings", "settings")
+
+
+def show(tab: Page, view: str) -> None:
+    if view in ("savings", "settings"):
+        tab.click(f"[data-view={view}]")
+        expect(tab.locator(f"#{view} tbody tr").first).to_be_visible(timeout=WAIT)
+    elif view != "calls":
+        opened(tab, "list_tickets")
+        expect(tab.locator('#tree [data-path="/tickets/99"]')).to_be_visible(timeout=WAIT)
+        tab.click(f"#tab-{view}")
+        expect(tab.locator(f"#{view}")).to_be_visible()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("width", [380, 1280])
+def test_axe_finds_nothing_wrong(url: str, browser: Browser, view: str, width: int) -> None:
+    """The rules for roles, names, labels, focus and contrast that axe knows, in both schemes."""
+    axe = installed(HERE / "node" / "package.json", HERE.parents[1] / ".venv" / "ui")
+    # The page's policy keeps any other script out, axe included.
+    with browser.new_context(bypass_csp=True, viewport={"width": width, "height": 800}) as context:
+        tab = context.new_page()
+        tab.goto(url)
+        expect(tab.locator("#call-table tbody tr", has_text="list_tickets")).to_be_visible(timeout=WAIT)
+        show(tab, view)
+        tab.evaluate((axe / "node_modules" / "axe-core" / "axe.min.js").read_text())
+        for scheme in ("light", "dark"):
+            tab.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            found = tab.evaluate("axe.run()")
+            assert len(found["passes"]) > 20
+            assert [
+                (rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found["violations"]
+            ] == []
+
+
+def test_markup_in_every_field_stays_text(
+    tmp_path: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever names a tool, a client, a field or a setting writes no HTML into the page."""
+    state = tmp_path / "mcp-envelope"
+    vault = open_vault(str(state / "vault.db"))
+    assert vault is not None
+    payloads = {
+        new_handle(): ({MARKUP: [{MARKUP: MARKUP, "n": n, "lists": [MARKUP]} for n in range(500)]}, "json"),
+        new_handle(): (f"{MARKUP}\n" * 5000, "text"),
+        new_handle(): ([{"type": MARKUP, MARKUP: MARKUP}, {"type": "text", "text": MARKUP}] * 300, "blocks"),
+    }
+    with closing(Ledger(state / "ledger.db")) as ledger:
+        for handle, (payload, kind) in payloads.items():
+            text = payload if isinstance(payload, str) else json.dumps(payload)
+            assert vault.keep(handle, read_payload(text, kind), MARKUP) is None  # type: ignore[arg-type]
+            ledger.record(
+                LedgerEntry(
+                    at=time.time(),
+                    tool=f"{kind} {MARKUP}",
+                    client=MARKUP,
+                    server=MARKUP,
+                    dialect=MARKUP,
+                    unit=MARKUP,
+                    code=MARKUP,
+                    before=9000,
+                    after=90,
+                    cuts=1,
+                    stored=True,
+                    result=digest(handle),
+                )
+            )
+    vault.close()
+    monkeypatch.setenv("MCP_ENVELOPE_HINT", MARKUP)
+    with page(tmp_path) as address:
+        tab = browser.new_page()
+        tab.goto(address)
+        for kind in ("json", "text", "blocks"):
+            tab.locator("#call-table tbody tr", has_text=f"{kind} <script>").click(timeout=WAIT)
+            expect(tab.locator("#detail-title")).to_have_text(f"{kind} {MARKUP}", timeout=WAIT)
+            for dialect in ("native", "gel", "transcend"):
+                tab.select_option("#dialect", dialect)
+                tab.click("#tab-shown")
+                expect(tab.locator("#shown")).to_contain_text("hurt", timeout=WAIT)
+            tab.click("#tab-payload")
+            expect(tab.locator("#tree")).to_contain_text("hurt", timeout=WAIT)
+            tab.click("#tab-ask")
+            for way, asked in (("grep", "hurt"), ("sql", f'SELECT "{MARKUP}" FROM data'), ("query", MARKUP)):
+                tab.select_option("#way", way)
+                tab.fill("#asked", asked)
+                tab.locator("#asked").press("Enter")
+                expect(tab.locator("#answer p, #answer pre, #answer td").first).not_to_have_text(
+                    "…", timeout=WAIT
+                )
+        for by in ("tool", "client", "server", "dialect", "code"):
+            tab.click("[data-view=savings]")
+            tab.select_option("#by", by)
+            expect(tab.locator("#totals tbody")).to_contain_text("<script>", timeout=WAIT)
+        tab.click("[data-view=settings]")
+        tab.fill("#tool", MARKUP)
+        tab.locator("#tool").press("Enter")
+        expect(tab.locator("#settings-table")).to_contain_text("<script>", timeout=WAIT)
+        assert tab.evaluate("window.hurt") is None
+        assert tab.locator("body script, main img").count() == 0
+        tab.close()
 
 
 def test_everything_has_a_name(shown: Page) -> None:

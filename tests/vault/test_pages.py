@@ -72,7 +72,7 @@ def spellings(value: Any, indent: int | None, ascii_only: bool) -> bytes:
     return json.dumps(value, indent=indent, ensure_ascii=ascii_only, separators=separators).encode()
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(75))
 @given(large_values, budgets, grains, st.sampled_from([None, 0, 3]), st.booleans())
 def test_pages_put_end_to_end_are_the_document(
     vault: Vault, value: Any, budget: Budget, grain: tuple[int, int], indent: int | None, ascii_only: bool
@@ -85,7 +85,7 @@ def test_pages_put_end_to_end_are_the_document(
         assert b"".join(vault.open(handle).stream()) == data
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(long_texts(20_000), budgets, grains)
 def test_pages_put_end_to_end_are_the_text(
     vault: Vault, text: str, budget: Budget, grain: tuple[int, int]
@@ -98,7 +98,7 @@ def test_pages_put_end_to_end_are_the_text(
         assert b"".join(vault.open(handle).stream()) == text.encode()
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(large_values, budgets, grains)
 def test_every_cut_can_be_read_on(vault: Vault, value: Any, budget: Budget, grain: tuple[int, int]) -> None:
     data = spellings(value, None, False)
@@ -473,7 +473,7 @@ def test_a_page_loads_no_more_of_a_larger_payload(
     assert loaded[1] <= loaded[0] + 3
 
 
-@pytest.mark.parametrize("large", ["x" * 100_000, list(range(30_000)), {"k": "x" * 100_000}])
+@pytest.mark.parametrize("large", ["x" * 40_000, list(range(12_000)), {"k": "x" * 40_000}])
 def test_a_member_that_is_not_loaded_may_be_too_large_for_a_page(vault: Vault, large: Any) -> None:
     value = {"outer": {"small": "y" * 10, "k" * 100: large}}
     handle = stored(vault, json.dumps(value).encode())

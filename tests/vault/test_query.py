@@ -181,7 +181,7 @@ def _read(expression: str) -> Any:
         reject()
 
 
-@settings(max_examples=examples(500))
+@settings(max_examples=examples(250))
 @given(
     st.one_of(_shaped, _shaped, _documents), expressions(), st.sampled_from([16, 40, 1 << 15]), st.booleans()
 )
@@ -487,7 +487,7 @@ def test_a_mistake_is_told_with_its_place_and_an_example(expression: str, positi
     assert caught.value.message.encode().decode().isprintable()
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(200))
 @given(
     st.lists(
         st.one_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import statistics
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from mcp_envelope.budget import Budget
 from mcp_envelope.payload import Payload, new_handle, read_payload
-from mcp_envelope.vault import sql, tables
+from mcp_envelope.vault import read_tool, sql, tables
 from mcp_envelope.vault.limits import BadQuery, SearchLimits, TooCostly
 from mcp_envelope.vault.read_tool import read
 from mcp_envelope.vault.vault import Vault, open_vault
@@ -265,6 +267,111 @@ def test_a_result_is_cut_and_continued(vault: Vault) -> None:
     assert [row["id"] for row in rows] == list(range(500))
 
 
+def page_of(vault: Vault, **asked: Any) -> Any:
+    result = read(vault, asked).to_result()
+    assert not result.get("isError"), result
+    text = result["content"][-1]["text"]
+    return json.loads(text) if text[0] in "[{" else text
+
+
+def test_the_result_of_a_query_is_a_table(vault: Vault) -> None:
+    handle = keep(vault, {"tickets": TICKETS})
+    rows = page_of(
+        vault,
+        handle=handle,
+        query="tickets[?state=='failed'].{who: user.login, score: score}",
+        sql="SELECT who, count(*) AS n, max(score) AS m FROM data GROUP BY 1 ORDER BY 1",
+    )
+    scores: dict[str, list[float]] = {}
+    for number in range(500):
+        if STATES[number % 7 % 3] == "failed":
+            scores.setdefault(f"u{number % 5}", []).append(number * 1.5)
+    assert rows == [{"who": who, "n": len(each), "m": max(each)} for who, each in sorted(scores.items())]
+    # Several lists in one result are tables by their names, and the payload's own are there under the handle.
+    asked = "SELECT (SELECT count(*) FROM ids) a, (SELECT sum(value) FROM ids) b, count(*) c FROM {}.tickets"
+    query = "{ids: tickets[?score > `600`].id}"
+    ids = [ticket["id"] for ticket in TICKETS if float(str(ticket["score"])) > 600]
+    answer = page_of(vault, handle=handle, query=query, sql=asked.format(handle))
+    assert answer == [{"a": len(ids), "b": sum(map(int, map(str, ids))), "c": len(TICKETS)}]
+
+
+def test_the_result_of_a_search_is_a_table_of_all_its_matches(vault: Vault) -> None:
+    log = "".join(f"line {n} {'ERROR disk' if n % 3 else 'ok'}\n" for n in range(30_000))
+    asked = "SELECT count(*) AS n, min(line) AS first, max(line) AS last FROM data"
+    handle = keep(vault, log)
+    assert page_of(vault, handle=handle, grep="ERR", sql=asked) == [{"n": 20_000, "first": 2, "last": 30_000}]
+    # Of JSON, with the path. That of the call leads into the rows that SQL gives.
+    handle = keep(vault, {"a": ["x1", "y", "x2"], "b": ["x3"]})
+    of_json = {"handle": handle, "grep": "x", "sql": "SELECT path, text, before FROM data ORDER BY path DESC"}
+    found = page_of(vault, **of_json, context=1)
+    assert found[0] == {"path": "/b/0", "text": "x3", "before": "[]"}
+    assert page_of(vault, **of_json, context=1, path="/2/path") == "/a/0"
+
+
+def test_a_search_that_finds_too_much_is_no_table(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of its matches would give a wrong count."""
+    monkeypatch.setattr(read_tool, "_MOST_MATCHED", 10_000)
+    handle = keep(vault, "one line\n" * 5000)
+    sealed = read(vault, {"handle": handle, "grep": "line", "sql": "SELECT count(*) FROM data"})
+    assert sealed.problem is not None
+    assert sealed.problem.code == "QUERY_TOO_COSTLY"
+
+
+def test_questions_about_two_queries_have_a_table_each(vault: Vault) -> None:
+    handle = keep(vault, {"tickets": TICKETS})
+    counts = [
+        page_of(vault, handle=handle, query=f"tickets[?id < `{most}`]", sql="SELECT count(*) AS n FROM data")
+        for most in (7, 9, 7)
+    ]
+    assert counts == [[{"n": 7}], [{"n": 9}], [{"n": 7}]]
+
+
+def test_answers_about_a_query_are_continued(vault: Vault) -> None:
+    handle = keep(vault, {"tickets": TICKETS})
+    asked = {"handle": handle, "query": "tickets[*].{id: id}", "sql": "SELECT id FROM data ORDER BY id DESC"}
+    note, page = read(vault, asked, budget=Budget.of(tokens=300)).to_result()["content"]
+    count = len(json.loads(page["text"]))
+    call = f'query="tickets[*].{{id: id}}", sql="SELECT id FROM data ORDER BY id DESC", offset={count}'
+    assert f"envelope_read(handle={json.dumps(handle)}, {call})" in note["text"]
+    assert page_of(vault, **asked, offset=count)[0] == {"id": 499 - count}
+
+
+@pytest.mark.parametrize(
+    ("asked", "offered"),
+    [
+        (
+            {"query": "tickets[*].{id: id, state: state}"},
+            'query="tickets[*].{id: id, state: state}", sql="SELECT state, count(*) FROM data GROUP BY 1"',
+        ),
+        ({"query": "tickets[*].id"}, 'query="tickets[*].id", sql="SELECT avg(value) FROM data"'),
+        ({"grep": "u[123]"}, 'grep="u[123]", sql="SELECT text, count(*) FROM data GROUP BY 1"'),
+        ({"query": f"tickets[*].[id{', id' * 100}]"}, ""),
+        ({"query": "tickets[3]"}, ""),
+    ],
+)
+def test_a_page_offers_the_question_about_its_result(
+    vault: Vault, asked: dict[str, str], offered: str
+) -> None:
+    handle = keep(vault, {"tickets": TICKETS, "text": "x" * 9000})
+    note = read(vault, {"handle": handle, **asked}, budget=Budget.of(tokens=300)).to_result()["content"][0]
+    assert (f", or {offered}." in note["text"]) == bool(offered)
+    assert ("sql=" in note["text"]) == bool(offered)
+    if offered:
+        # What is offered works as it stands there.
+        sql_of = re.search(r'sql="(.+)"', offered)
+        assert sql_of
+        assert page_of(vault, handle=handle, **asked, sql=sql_of[1])
+
+
+@pytest.mark.parametrize("asked", [{"query": "tickets[?id > `900`]"}, {"grep": "no such thing"}])
+def test_a_result_that_is_empty_has_no_table(vault: Vault, asked: dict[str, str]) -> None:
+    handle = keep(vault, {"tickets": TICKETS})
+    sealed = read(vault, {"handle": handle, "sql": "SELECT count(*) FROM data", **asked})
+    assert sealed.problem is not None
+    assert sealed.problem.code == "BAD_QUERY"
+    assert "nothing" in sealed.problem.message
+
+
 def test_questions_at_once_don_t_wait_for_each_other(vault: Vault) -> None:
     """SQLite locks a database that is written to while it is read."""
     handle = keep(vault, {"tickets": TICKETS, "other": [{"k": 1}], "third": [{"k": 2}]})
@@ -324,6 +431,51 @@ def test_dates_in_other_spellings_and_impossible_ones(vault: Vault) -> None:
     asked = "SELECT year(at) y, month(at) m, hour(at) h, weekday(at) w FROM data"
     assert ask(vault, rows, asked)[0] == {"y": 2001, "m": 2, "h": 18, "w": 6}
     assert [row["w"] for row in ask(vault, rows, asked)] == [6, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("asked", "example"),
+    [
+        ("SELECT sum(price) FROM data", "$0.50"),
+        ("SELECT state, AVG ( price ) FROM data GROUP BY 1", "$0.50"),
+        ("SELECT total(DISTINCT d.price) FROM data d", "$0.50"),
+        ('SELECT avg("cost.net") FROM data', "1,250"),
+        ("SELECT avg(cost.net) FROM data", "1,250"),
+        ("SELECT avg(data.cost.net) FROM data", "1,250"),
+        ("SELECT avg(rate) FROM data", "N/A"),
+    ],
+)
+def test_texts_are_not_added_up_as_zeros(vault: Vault, asked: str, example: str) -> None:
+    """SQLite takes a text that is no number for 0, which gives a wrong mean without a word."""
+    rows = [
+        {"price": f"${n}.50", "state": "x", "cost": {"net": "1,250"}, "rate": n if n % 2 else "N/A"}
+        for n in range(20)
+    ]
+    with pytest.raises(BadQuery, match=re.escape(f"'{example}' is no number")) as failed:
+        ask(vault, rows, asked)
+    assert "CAST" in str(failed.value)
+
+
+def test_texts_that_are_numbers_are_added_up(vault: Vault) -> None:
+    rows = [{"size": f"{n}", "part": f" -{n}.5e1", "rate": n if n % 2 else None, "t": "x"} for n in range(20)]
+    asked = "SELECT sum(size) s, sum(part) p, avg(rate) r, sum(length(t)) l, sum(t = 'x') x FROM data"
+    (row,) = ask(vault, rows, asked)
+    assert row == {"s": 190, "p": -sum(n * 10 + 5 for n in range(20)), "r": 10, "l": 20, "x": 20}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "SELECT avg(CAST(replace(price, '$', '') AS REAL)) a FROM data",
+        "SELECT avg(price) a FROM (SELECT CAST(replace(price, '$', '') AS REAL) price FROM data)",
+        "SELECT avg(rate) + 1.5 a FROM data WHERE rate <> 'N/A'",
+        "SELECT avg(rate) + 1.5 a FROM data WHERE typeof(rate) <> 'text' -- not avg(price)",
+        "SELECT length('avg(price)') - 8.5 a FROM data LIMIT 1",
+    ],
+)
+def test_what_is_added_up_may_be_chosen_or_made_numbers(vault: Vault, asked: str) -> None:
+    rows = [{"price": f"${n}.50", "rate": 0 if n % 2 else "N/A"} for n in range(3)]
+    assert ask(vault, rows, asked) == [{"a": 1.5}]
 
 
 # -- mistakes -----------------------------------------------------------------------------------------------
@@ -434,7 +586,7 @@ def test_what_costs_too_much_is_stopped(vault: Vault, text: str) -> None:
 )
 def test_no_function_takes_forever(vault: Vault, text: str) -> None:
     """Nothing interrupts a function, so each has to end by itself: the test would hang."""
-    with suppress(BadQuery):
+    with suppress(BadQuery, TooCostly):
         ask(vault, {"tickets": TICKETS[:1]}, text)
 
 

@@ -7,6 +7,8 @@ client shows its model, against the limits that `clients.toml` has for it. Nothi
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -32,6 +34,7 @@ CLIENTS: Final = (
 # A model can do without this many tokens of tool descriptions.
 LIGHT_LIST: Final = 10_000
 _EXAMPLES: Final = 3
+_IN_PYTHON: Final = "https://github.com/mcp-envelope/mcp-envelope/blob/main/docs/servers.md"
 
 
 class Score(NamedTuple):
@@ -52,13 +55,16 @@ class Score(NamedTuple):
 
 def scores(found: Probe, by_client: Mapping[str, Probe] = MappingProxyType({})) -> list[Score]:
     """Score a probe. What a server answers may depend on the client, and then there is a probe as each of them."""
-    results = _results(found)
+    results, known = _results(found), [client(name) for name in CLIENTS]
+    by_each = [(by, _results(by_client.get(by.name, found))) for by in known]
     return [
-        *(_fits(client(name), _results(by_client.get(name, found))) for name in CLIENTS),
+        *(_fits(by, calls) for by, calls in by_each),
         _each("valid", "structures conform to their output schema", found.calls, _is_valid),
         _pictures(results),
-        _each("reachable", "the rest of a large result can be read", results, _is_reachable),
-        _each("noted", "what was cut is announced where models read", results, _is_noted),
+        _each(
+            "reachable", "the rest of a large result can be read", results, _by_each(by_each, _is_reachable)
+        ),
+        _each("noted", "what was cut is announced where models read", results, _by_each(by_each, _is_noted)),
         _each("errors", "mistakes are answered with words and no traceback", found.calls, _is_plain_failure),
         _each("secrets", "no secret is shown", results, _shows_no_secret),
         _twice(results),
@@ -74,17 +80,25 @@ def is_good(found: Sequence[Score]) -> bool:
     return all(score.is_pass for score in found if score.counts)
 
 
-def suggestions(found: Sequence[Score], calls: Sequence[Called]) -> list[str]:
-    """Return what to do about the scores that are not full."""
+def suggestions(
+    found: Sequence[Score], calls: Sequence[Called], server: Sequence[str] | str, *, is_bare: bool
+) -> list[str]:
+    """Return what to do about the scores that are not full, settings included."""
     failed = {score.name for score in found if not score.is_pass}
+    is_too_large = any(name.startswith("fits") for name in failed) or "reachable" in failed
     advice = []
-    if any(name.startswith("fits") for name in failed) or "reachable" in failed:
+    if is_too_large:
         largest = max(_tokens(call) for call in calls if call.result is not None)
-        advice.append(
-            f"Results of up to {largest:,} tokens: put the proxy in front, or add the envelope (docs/servers.md)."
-        )
+        advice.append(f"The largest result has {largest:,} tokens, which is more than some clients take.")
     if "secrets" in failed:
-        advice.append('Secrets are shown: redact = "tokens" in mcp-envelope.toml, or proxy --redact.')
+        advice.append(f'Secrets are shown. In mcp-envelope.toml: redact = "{_level(calls)}"')
+    if is_bare and (is_too_large or "secrets" in failed):
+        redact = ["--redact", _level(calls)] if "secrets" in failed else []
+        behind = ["--url", server] if isinstance(server, str) else ["--", *server]
+        advice.append(
+            f"Put the proxy in front: {shlex.join(['mcp-envelope', 'proxy', *redact, *behind])}; "
+            f"a server in Python can have the envelope in itself: {_IN_PYTHON}"
+        )
     if "valid" in failed:
         advice.append("Structures break the schema that the server lists; strict clients drop such results.")
     if "errors" in failed:
@@ -110,9 +124,9 @@ def _each(
     return Score(name, title, len(judged) - len(failing), len(judged), failing[:_EXAMPLES])
 
 
-def _label(call: Called) -> str:
+def _label(call: Called, width: int = 60) -> str:
     arguments = json.dumps(call.arguments, ensure_ascii=False)
-    return f"{call.tool['name']}({arguments if len(arguments) <= 60 else arguments[:59] + '…'})"
+    return f"{call.tool['name']}({arguments if len(arguments) <= width else arguments[: width - 1] + '…'})"
 
 
 # -- what a model sees --------------------------------------------------------------------------------------
@@ -138,7 +152,7 @@ def seen(call: Called, by: Client) -> bytes:
 
 def _budget(of: Client) -> Budget:
     limit = of.tokens or of.max_bytes or DEFAULT_TOKENS
-    meter = "bytes" if of.tokens is None and of.max_bytes is not None else "estimate"
+    meter = "bytes" if of.tokens is None and of.max_bytes is not None else "exact"
     return Budget(limit, meter_named(meter), caps=of.caps)
 
 
@@ -149,7 +163,7 @@ def _is_within(call: Called, by: Client) -> bool:
 
 
 def _tokens(call: Called) -> int:
-    return meter_named("estimate").count(seen(call, client(CLIENTS[0])))
+    return meter_named("exact").count(seen(call, client(CLIENTS[0])))
 
 
 def _fits(by: Client, calls: Sequence[Called]) -> Score:
@@ -195,19 +209,31 @@ def _notice(call: Called) -> Mapping[str, Any] | None:
     return notice if isinstance(notice, Mapping) and notice.get("truncated") else None
 
 
-def _is_reachable(call: Called) -> bool | None:
-    """A result that was cut must be readable; one that some client will cut or drop has nothing left to read."""
+def _by_each(
+    by_each: Sequence[tuple[Client, Sequence[Called]]], passes: Callable[[Called, Client], bool | None]
+) -> Callable[[Called], bool | None]:
+    """Judge a call by what each client got for it: it passes if none of them has anything against it."""
+    answers = [(by, {_label(call, sys.maxsize): call for call in calls}) for by, calls in by_each]
+
+    def judge(call: Called) -> bool | None:
+        label = _label(call, sys.maxsize)
+        verdicts = [passes(answer, by) for by, got in answers if (answer := got.get(label)) is not None]
+        said = [verdict for verdict in verdicts if verdict is not None]
+        return all(said) if said else None
+
+    return judge
+
+
+def _is_reachable(call: Called, by: Client) -> bool | None:
+    """A result that was cut must be readable; of one that the client will cut or drop, the rest is lost."""
     if _notice(call) is not None:
         return bool(call.is_readable)
-    return None if all(_is_within(call, known) for known in map(client, CLIENTS)) else False
+    return None if _is_within(call, by) else False
 
 
-def _is_noted(call: Called) -> bool | None:
+def _is_noted(call: Called, by: Client) -> bool | None:
     notice = _notice(call)
-    if notice is None:
-        return None
-    handle = str(notice.get("handle", "")).encode()
-    return all(handle in seen(call, known) for known in map(client, CLIENTS))
+    return None if notice is None else str(notice.get("handle", "")).encode() in seen(call, by)
 
 
 def _is_plain_failure(call: Called) -> bool | None:
@@ -217,8 +243,14 @@ def _is_plain_failure(call: Called) -> bool | None:
     return bool(words.strip()) and "Traceback (most recent call last)" not in words
 
 
-def _shows_no_secret(call: Called) -> bool | None:
-    redactor, masking = Redactor("keys", {}), Masking()
+def _level(calls: Sequence[Called]) -> str:
+    """The least that must be masked so that no secret is shown."""
+    leaking = [call for call in calls if not _shows_no_secret(call)]
+    return "keys" if any(_shows_no_secret(call, "tokens") for call in leaking) else "tokens"
+
+
+def _shows_no_secret(call: Called, level: str = "keys") -> bool:
+    redactor, masking = Redactor(level, {}), Masking()
     for part in (*_blocks(call), _structure(call) or b"null"):
         redactor.redact_json(part, masking)
     return not masking.found
@@ -227,7 +259,7 @@ def _shows_no_secret(call: Called) -> bool | None:
 def _twice(calls: Sequence[Called]) -> Score:
     """Count the tokens that a client pays twice if it shows both lanes; the protocol asks for the repetition."""
     repeated = [call for call in calls if _repeats(call)]
-    count = sum(meter_named("estimate").count(_structure(call) or b"") for call in repeated)
+    count = sum(meter_named("exact").count(_structure(call) or b"") for call in repeated)
     note = f"{count:,} tokens, {len(repeated)} of {len(calls)} results" if repeated else ""
     return Score(
         "twice", "text does not repeat the structure", len(calls) - len(repeated), len(calls), (), False, note
@@ -244,7 +276,7 @@ def _repeats(call: Called) -> bool:
 
 
 def _weight(tools: Sequence[Mapping[str, Any]]) -> Score:
-    count = meter_named("estimate").count
+    count = meter_named("exact").count
     sizes = sorted(((count(encode(dict(tool))), tool["name"]) for tool in tools), reverse=True)
     total = sum(size for size, _ in sizes)
     heaviest = [f"{name}: {size:,} tokens" for size, name in sizes[:_EXAMPLES]]

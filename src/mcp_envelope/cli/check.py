@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ..extras import lacking
 from . import console, proxy
 from .console import BadInput, Misuse, Parser
 
@@ -56,17 +57,24 @@ def run(arguments: list[str]) -> int:
         raise Misuse(
             "name one server: --url URL, or its command after --, as in: mcp-envelope check -- npx -y SERVER"
         )
-    if find_spec("mcp") is None:
-        raise Misuse("check needs an extra: pip install 'mcp-envelope[sdk]'")
+    if lacking("sdk"):
+        raise Misuse(f"check {console.extra('sdk')}")
     if options.compare and (options.envelope or options.format != "table"):
         raise Misuse("--compare goes with --format table, and without --envelope")
     given = _arguments(options.arguments)
     target = options.url or command
     from ..check import report, score
 
-    found = _probe(_proxied(target) if options.envelope else target, options, given)
-    results = score.scores(found, _as_clients(target, options, given) if options.envelope else {})
-    advice = score.suggestions(results, found.calls)
+    # What is tried leaves nothing in the vault and the ledger of the person who tries it.
+    with tempfile.TemporaryDirectory() as folder:
+        behind = _proxied(target, folder)
+        found = _probe(behind if options.envelope else target, options, given)
+        results = score.scores(found, _as_clients(behind, options, given) if options.envelope else {})
+        compared = None
+        if options.compare:
+            as_clients = _as_clients(behind, options, given)
+            compared = score.scores(_probe(behind, options, given), as_clients)
+    advice = score.suggestions(results, found.calls, target, is_bare=not options.envelope)
     if options.badge:
         _write(options.badge, report.as_badge(results))
     if options.format == "json":
@@ -77,11 +85,7 @@ def run(arguments: list[str]) -> int:
     elif options.format == "junit":
         text = report.as_junit(results, options.url or proxy.short_name(command))
     else:
-        behind = None
-        if options.compare:
-            as_clients = _as_clients(target, options, given)
-            behind = score.scores(_probe(_proxied(target), options, given), as_clients)
-        text = _table(results, behind)
+        text = _table(results, compared)
     if options.output:
         _write(options.output, text)
     else:
@@ -91,12 +95,12 @@ def run(arguments: list[str]) -> int:
 
 
 def _as_clients(
-    target: Sequence[str] | str, options: argparse.Namespace, given: Mapping[str, Any]
+    behind: Sequence[str], options: argparse.Namespace, given: Mapping[str, Any]
 ) -> dict[str, Probe]:
     """Probe the server behind the proxy as each client, because a result is cut to what its client takes."""
     from ..check.score import CLIENTS
 
-    return {name: _probe(_proxied(target), options, given, name) for name in CLIENTS}
+    return {name: _probe(behind, options, given, name) for name in CLIENTS}
 
 
 def _probe(
@@ -122,9 +126,10 @@ def _probe(
     return found
 
 
-def _proxied(target: Sequence[str] | str) -> list[str]:
+def _proxied(target: Sequence[str] | str, folder: str) -> list[str]:
     behind = ["--url", target] if isinstance(target, str) else ["--", *target]
-    return [sys.executable, "-m", "mcp_envelope", "proxy", *behind]
+    apart = ["--no-ledger", "--vault", str(Path(folder, "vault.db"))]
+    return [sys.executable, "-m", "mcp_envelope", "proxy", *apart, *behind]
 
 
 def _progress(done: int, total: int, tool: str) -> None:
@@ -149,7 +154,9 @@ def _table(results: Sequence[Score], behind: Sequence[Score] | None) -> str:
         if behind is not None:
             figures = [f"{figure(each)} {mark(each)}" for each in (score, behind[at])]
         rows.append([mark(score), score.title, *figures, score.note])
-        failing = () if score.is_pass else score.failing
+        failing = [] if score.is_pass else [*score.failing]
+        if behind is not None and not behind[at].is_pass:
+            failing += [f"behind: {each}" for each in behind[at].failing]
         rows += [["", f"  {console.printable(each)}", *[""] * (len(header) - 2)] for each in failing]
     return console.table(rows, header, right=(2, 3) if behind else (2,), dim=lambda row: not row[0])
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from ..config import BUILT_IN, SETTINGS, Policy, Settings
+from ..state_files import state_folder
 from . import console, files
 from .console import Parser
 from .settings import without_password
@@ -48,6 +51,9 @@ examples:
 """
 _SCHEMA: Final = "schema"
 _WIDEST: Final = 60
+# Settings in bytes and in seconds.
+_SIZES: Final = ("program_bytes", "image_bytes", "vault_size")
+_TIMES: Final = ("vault_ttl",)
 
 
 def run(arguments: list[str]) -> int:
@@ -78,8 +84,16 @@ def _policy(options: argparse.Namespace, tool: str | None) -> int:
             {**about, "settings": described, "problems": [*wrong, *policy.problems, *settings.ignored()]}
         )
     else:
-        cells = [(name, _on_one_line(value), console.printable(source)) for name, value, source in rows]
-        if console.is_terminal():
+        is_terminal = console.is_terminal()
+        cells = [
+            (
+                name,
+                _for_people(name, value) if is_terminal else _on_one_line(value),
+                console.printable(source),
+            )
+            for name, value, source in rows
+        ]
+        if is_terminal:
             about_tool = f"tool {tool}" if tool is not None else "any tool"
             console.write_text(console.printable(f"{about_tool}, {settings.file or 'no file'}") + "\n\n")
             cells = [(name, console.shortened(value, _WIDEST), source) for name, value, source in cells]
@@ -95,12 +109,25 @@ def _policy(options: argparse.Namespace, tool: str | None) -> int:
 
 def _row(name: str, policy: Policy) -> tuple[Any, str]:
     """Return a setting's value and source; for one that isn't set, the dialect's value."""
-    value, source = getattr(policy, name), policy.sources[name]
-    allowance = policy.allowance
+    value = policy.in_force(name)
     if name == "vault" and value is not None:
         value = without_password(value)
-    settled = {"max_tokens": allowance.ceiling, "meter": allowance.meter, allowance.unit: allowance.limit}
-    return (settled.get(name) if value is None else value), source
+    return value, policy.sources[name]
+
+
+def _for_people(name: str, value: Any) -> str:
+    """A value at a terminal: sizes and times in units, and the vault's own place."""
+    if name == "vault" and value is None:
+        value = str(state_folder() / "vault.db")
+    if name in _SIZES and isinstance(value, int):
+        return console.human_size(value)
+    if name in _TIMES and isinstance(value, int | float):
+        return console.human_time(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    text = _on_one_line(value)
+    home = str(Path.home())
+    return f"~{text[len(home) :]}" if text.startswith(home + os.sep) else text
 
 
 def _on_one_line(value: Any) -> str:
@@ -112,7 +139,7 @@ def _on_one_line(value: Any) -> str:
 
 
 def _schema(options: argparse.Namespace, parser: Parser) -> int:
-    from ..config.policy import own_file_schema, settings_schema
+    from ..config.schema import own_file_schema, settings_schema
     from ..dialects import dialect
 
     if options.config is not None or options.json:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final, Literal, NoReturn, TextIO, TypeVar
 
 from .. import __version__
+from ..extras import lacking
 from ..spelling import did_you_mean
 
 _Choice = TypeVar("_Choice", bound=str)
@@ -196,6 +197,13 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in plain_text(text).split(",") if name.strip()]
 
 
+def extra(name: str) -> str:
+    """How to get what a command lacks, with and without uvx."""
+    wanted, lacks = f"'mcp-envelope[{name}]'", lacking(name)
+    because = f" ({lacks})" if lacks else ""
+    return f"needs the extra [{name}]{because}: pip install {wanted}, or uvx --from {wanted} mcp-envelope …"
+
+
 # -- messages for people ------------------------------------------------------------------------------------
 
 
@@ -210,6 +218,12 @@ def say(tone: Tone, message: str) -> None:
         words = f"\x1b[{_COLOURS[tone]}m{head}{colon}\x1b[0m{rest}"
     stream.write(f"{words}\n")
     stream.flush()
+
+
+def say_if_started_by_hand(advice: str) -> None:
+    """Programs start our servers; a person who does would wait for something to happen."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        say("note", f"waiting for an MCP client on standard input (Ctrl-C ends it). {advice}")
 
 
 def confirms(question: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..extras import lacking
 from . import console
 from .console import Misuse, Parser
 
@@ -27,12 +28,10 @@ _BROKEN: Final = 1
 
 def run(arguments: list[str]) -> int:
     make_parser().parse_args(arguments)
-    try:
-        from ..demo import tour
-    except ImportError as error:
-        raise Misuse(
-            f"the demo is a client of real servers: pip install 'mcp-envelope[demo]' ({error})"
-        ) from None
+    if lacking("demo"):
+        raise Misuse(f"the demo {console.extra('demo')}")
+    from ..demo import tour
+
     try:
         return console.OK if tour.run() else _BROKEN
     except BaseExceptionGroup as group:

@@ -11,13 +11,13 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Final, Literal, NamedTuple
 
 from .. import __version__
 from ..clients import config_file, server_entry
 from ..clients.config_file import NotConfig
 from ..clients.locations import CLIENTS, locations
+from ..extras import lacking
 from . import console, settings
 from .console import Misuse, Parser
 
@@ -39,16 +39,16 @@ examples:
 State = Literal["fine", "note", "wrong"]
 _WRONG: Final = 1
 _MARKS: Final[dict[State, tuple[str, str]]] = {"fine": ("✓", "32"), "note": ("·", "36"), "wrong": ("✗", "31")}
-# What each extra is for, and a module that it brings.
+# What each extra is for.
 _EXTRAS: Final = {
-    "http": ("the proxy over HTTP", "uvicorn"),
-    "login": ("logins at servers with a URL", "keyring"),
-    "ui": ("the page of mcp-envelope ui", "starlette"),
-    "exact": ("tokens counted exactly", "splintr"),
-    "images": ("images scaled down", "PIL"),
-    "valkey": ("a vault shared by several machines", "valkey"),
-    "fastmcp": ("servers made with FastMCP", "fastmcp"),
-    "sdk": ("servers made with the official SDK", "mcp"),
+    "http": "the proxy over HTTP",
+    "login": "logins at servers with a URL",
+    "ui": "the page of mcp-envelope ui",
+    "images": "images scaled down",
+    "yaml": "clients whose configuration is YAML, as Continue's and Goose's",
+    "valkey": "a vault shared by several machines",
+    "fastmcp": "servers made with FastMCP",
+    "sdk": "servers made with the official SDK",
 }
 
 
@@ -81,11 +81,10 @@ def _line(finding: DoctorFinding) -> str:
 def _program() -> Iterator[DoctorFinding]:
     python = f"Python {platform.python_version()} on {platform.system()}"
     yield DoctorFinding("fine", "mcp-envelope", f"{__version__}, {python}")
-    for name, (purpose, module) in _EXTRAS.items():
-        if find_spec(module) is None:
-            yield DoctorFinding(
-                "note", f"[{name}]", f"not installed: {purpose} (pip install 'mcp-envelope[{name}]')"
-            )
+    for name, purpose in _EXTRAS.items():
+        if lacks := lacking(name):
+            words = f"{lacks}: {purpose} (pip install 'mcp-envelope[{name}]')"
+            yield DoctorFinding("note", f"[{name}]", words)
         else:
             yield DoctorFinding("fine", f"[{name}]", purpose)
 

@@ -11,6 +11,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -93,8 +94,7 @@ def _run(options: argparse.Namespace, guard: ProcessGuard) -> int:
         return proxy.serve(app, options, console.counted(len(commands), "server"))
     from ..proxy import stdio_asyncio
 
-    if sys.stdin is not None and sys.stdin.isatty():
-        console.say("note", "waiting for an MCP client on standard input")
+    console.say_if_started_by_hand("To have a client start it: mcp-envelope wrap CLIENT --gateway")
     code = asyncio.run(stdio_asyncio.serve(make_relay))
     servers.close()
     return code
@@ -112,7 +112,10 @@ def _commands(options: argparse.Namespace) -> dict[str, ServerCommand]:
     try:
         file = parse(path.read_bytes(), path)
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {console.reason(error)}") from None
+        hint = (
+            "; name a client's configuration: mcp-envelope gateway FILE" if options.file == _DEFAULT else ""
+        )
+        raise BadInput(f"cannot read {path}: {console.reason(error)}{hint}") from None
     # The proxy has what it takes to speak HTTP: sessions, streams, logins.
     carrier = Launch((sys.executable, "-m", MODULE), ("--plain",))
     found, left = commands(file, carrier, os.environ, DiffMask().is_secret)
@@ -138,6 +141,7 @@ class _Servers:
     def __init__(self, options: argparse.Namespace, found: Mapping[str, ServerCommand]) -> None:
         from ..gateway import Gateway
         from ..jsontext.document import encode
+        from ..login.store import login_command
         from ..proxy.catalogue import SEPARATOR, OfferCache, prefixes
 
         self._options = options
@@ -147,9 +151,14 @@ class _Servers:
         prefix = prefixes(found)
 
         def gateway(name: str, identity: str, before: str) -> Gateway:
-            dialect = options.dialect
             return Gateway(
-                settings, vault=vault, dialect=dialect, server=name, identity=identity, prefix=before
+                settings,
+                vault=vault,
+                ledger=not options.no_ledger,
+                dialect=options.dialect,
+                server=name,
+                identity=identity,
+                prefix=before,
             )
 
         self.gateways = {
@@ -161,6 +170,12 @@ class _Servers:
         self.reader = gateway("gateway", os.path.abspath(options.file), "")
         ways = {name: encode([*each]) for name, each in found.items()}
         self._memory = OfferCache(ways)
+        self._logins = {}
+        for name, each in found.items():
+            # An address that isn't one is its own process's to complain about.
+            with suppress(ValueError):
+                if each.is_remote:
+                    self._logins[name] = login_command(each.words[each.words.index("--url") + 1])
 
     def router(self) -> Router:
         from .. import __version__
@@ -171,7 +186,9 @@ class _Servers:
         interceptors = {name: Interceptor(each, observe=is_observed) for name, each in self.gateways.items()}
         info = {"name": "mcp-envelope", "version": __version__}
         short = self._options.names == "short"
-        return Router(interceptors, Interceptor(self.reader), self._memory, info, short=short)
+        return Router(
+            interceptors, Interceptor(self.reader), self._memory, info, short=short, logins=self._logins
+        )
 
     def close(self) -> None:
         for gateway in (*self.gateways.values(), self.reader):

@@ -11,10 +11,10 @@ import argparse
 import os
 import sys
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..extras import lacking
 from . import console
 from .console import BadInput, Misuse, Parser
 
@@ -96,9 +96,8 @@ def server_url(text: str | None) -> str:
 
 
 def require_extra() -> None:
-    for name in ("anyio", "httptools", "mcp", "keyring"):
-        if find_spec(name) is None:
-            raise Misuse(f"a login needs an extra ({name} is missing): pip install 'mcp-envelope[login]'")
+    if lacking("login"):
+        raise Misuse(f"a login {console.extra('login')}")
 
 
 def place(store: LoginStore, login: Login) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Final
 
+from ..extras import lacking
 from . import console
 from .console import BadInput, Parser
 from .login import server_url
@@ -35,7 +35,7 @@ def run(arguments: list[str]) -> int:
             login = store.load(url)
             is_revoked = False
             if login is not None and login.has_token and login.server.get("revocation_endpoint"):
-                if find_spec("mcp") is not None and find_spec("httptools") is not None:
+                if lacking("login") is None:
                     import anyio
 
                     from ..login import oauth

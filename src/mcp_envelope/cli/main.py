@@ -85,7 +85,10 @@ def _dispatch(arguments: list[str]) -> int:
         suggestion = did_you_mean(arguments[0], [*COMMANDS, _HELP])
         parser.error(f"there is no command {arguments[0]!r}{suggestion}")
     parser.parse_args(arguments)
-    parser.error(f"a command is needed: {', '.join(COMMANDS)}")
+    if sys.stderr is not None:
+        parser.print_help(sys.stderr)
+        sys.stderr.write("\n")
+    parser.error("a command is needed")
 
 
 def make_parser() -> Parser:

@@ -130,10 +130,7 @@ def _serve(options: argparse.Namespace, command: list[str], observed: _Observed)
         return _listen_for_command(options, command, observed)
     from ..proxy import stdio
 
-    if sys.stdin is not None and sys.stdin.isatty():
-        console.say(
-            "note", "waiting for an MCP client on standard input; to add the proxy to one: mcp-envelope wrap"
-        )
+    console.say_if_started_by_hand("To have a client start it: mcp-envelope wrap CLIENT")
     try:
         return stdio.Proxy(command, lambda: _interceptor(options, command, observed)).run()
     except stdio.CannotStart as error:
@@ -154,16 +151,15 @@ def _serve_url(options: argparse.Namespace, observed: _Observed) -> int:
     from ..proxy.stdio_to_http import StdioToHttp
 
     gateway, login = _gateway(options, [options.url], observed), LoginSession(options.url)
-    kind, is_observed = options.transport, options.observe or options.plain
+    kind = None if options.transport == "auto" else options.transport
+    is_observed = options.observe or options.plain
     return StdioToHttp(gateway, options.url, headers, transport=kind, observe=is_observed, login=login).run()
 
 
 def missing_extra(serves: bool = False) -> str | None:
     """What is missing if the libraries for HTTP are not installed."""
-    for name in ("anyio", "httptools", "aiohappyeyeballs", *(("uvicorn",) if serves else ())):
-        if find_spec(name) is None:
-            return f"needs an extra ({name} is missing): pip install 'mcp-envelope[http]'"
-    return None
+    needed = ("anyio", "httptools", "aiohappyeyeballs", *(("uvicorn",) if serves else ()))
+    return console.extra("http") if any(find_spec(name) is None for name in needed) else None
 
 
 def _is_url(text: str) -> bool:
@@ -333,11 +329,11 @@ def check(options: argparse.Namespace) -> None:
             console.say("warning", f"--{name}: {asked} is too {wrong}; {used} is used")
             setattr(options, name, used)
     if options.meter is not None:
-        from ..budget import Budget, MeterUnavailable
+        from ..budget import Budget
 
         try:
             Budget.of(tokens=options.tokens, max_bytes=options.bytes, meter=options.meter)
-        except (ValueError, MeterUnavailable) as error:
+        except ValueError as error:
             raise Misuse(f"--meter: {error}") from None
     if options.config is not None:
         from . import files
@@ -358,7 +354,7 @@ def _gateway(options: argparse.Namespace, server: list[str], observed: _Observed
     gateway = Gateway(
         settings,
         vault="none" if options.observe or options.plain else vault,
-        ledger=not options.plain,
+        ledger=not (options.plain or options.no_ledger),
         dialect=options.dialect,
         server=short_name(server),
         identity="\0".join([os.getcwd(), *server]) if options.url is None else options.url,
@@ -399,8 +395,10 @@ def make_parser() -> Parser:
     add = parser.options("an HTTP server")
     several: dict[str, Any] = {"action": "append", "default": []}
     add("--url URL", "its address")
-    transports = "http or sse: streamable HTTP, or the legacy SSE transport (default: detected)"
-    add("--transport KIND", transports, console.one_of(("http", "sse")))
+    transports = (
+        "http, sse or auto: streamable HTTP, the legacy SSE transport, or what the server speaks (default)"
+    )
+    add("--transport KIND", transports, console.one_of(("http", "sse", "auto")))
     header = "send a header whose value is in an environment variable; repeatable"
     add("--header-env NAME=VARIABLE", header, **several)
     add("--bearer-env VARIABLE", "send Authorization: Bearer, with the token from the variable")
@@ -414,7 +412,7 @@ def result_options(parser: Parser) -> None:
     tokens = (
         "the most tokens that each lane of a result may have (default: the client's own limit, else 8000)"
     )
-    parser.budget_options("the budget", tokens, "what counts tokens: estimate, chars4, exact")
+    parser.budget_options("the budget", tokens, "what counts tokens: exact, estimate, chars4")
     add = parser.options()
     add("--dialect DIALECT", "the wire shape of results (default: native)", console.dialect_name)
     add("--config FILE", "settings (default: the nearest mcp-envelope.toml)")
@@ -424,6 +422,7 @@ def result_options(parser: Parser) -> None:
     masked = "tokens by their shape (the default), keys also by their names, custom by your patterns, or off"
     add("--redact LEVEL", f"mask secrets: {masked}", console.one_of(_REDACT), nargs="?", const=_REDACT[0])
     add("--observe", "change nothing, only count what would have been saved")
+    add("--no-ledger", "don't record the calls, which mcp-envelope stats and ui show")
 
 
 def listen_options(parser: Parser, share: str) -> None:

@@ -59,6 +59,8 @@ examples, with the handle of a result that has a list `items`:
   mcp-envelope read HANDLE --sql 'SELECT why, count(*) FROM items GROUP BY 1'
   mcp-envelope read HANDLE --query 'items[?size > `10`].name'
   mcp-envelope read HANDLE --grep 'time(d )?out' --context 2
+  mcp-envelope read HANDLE --query 'items[?size > `10`]' \\
+      --sql 'SELECT why, count(*) FROM data GROUP BY 1'
   mcp-envelope read HANDLE --all --output whole.json
 """
 _CUTS_NAMED: Final = 3
@@ -66,7 +68,9 @@ _CUTS_NAMED: Final = 3
 _PART: Final = 1 << 20
 _BLOCK: Final = re.compile(r"(/content)?/[0-9]+")
 _BLOCKS: Final = "/content"
-_WAYS: Final = ("lines", "sql", "query", "grep")
+# What an empty answer means, by what was asked first.
+_NOTHING: Final = {"sql": "no rows", "grep": "no matches", "query": "nothing is selected"}
+_WAYS: Final = ("lines", "query", "grep", "sql")
 
 
 def run(arguments: list[str]) -> int:
@@ -120,6 +124,8 @@ def _check(options: argparse.Namespace) -> None:
     for name in _WAYS:
         if getattr(options, name) == "":
             raise Misuse(f"argument --{name}: it is empty")
+    if options.sql and options.lines:
+        raise Misuse("--sql does not go with --lines; a text is the table lines(n, text)")
     if options.exact and (way := next((name for name in _WAYS if getattr(options, name)), None)):
         raise Misuse(f"--exact does not go with --{way}")
     if options.all:
@@ -167,6 +173,7 @@ class _Reading:
             raise Failure(problem.code, problem.message, problem.hint)
         if not options.json:
             self._write(sealed)
+            self._say_what_is_missing(sealed)
         self._say_what_is_next(sealed)
 
     def _write(self, sealed: Sealed) -> None:
@@ -177,6 +184,12 @@ class _Reading:
         is_file = self.options.output != files.STDIN and len(blocks) == 1
         file = _file_in(bytes(blocks[0])) if is_file else None
         self._put([page if file is None else file])
+
+    def _say_what_is_missing(self, sealed: Sealed) -> None:
+        """An empty list alone could be the answer as well as a misunderstanding."""
+        said = next((words for way, words in _NOTHING.items() if getattr(self.options, way)), None)
+        if said is not None and msgspec.json.decode(sealed.content)[-1].get("text") in ("[]", "null"):
+            console.say("note", said)
 
     def _put(self, chunks: Iterable[bytes]) -> None:
         if self.options.output == files.STDIN:
@@ -195,7 +208,7 @@ class _Reading:
 
     def _say_what_is_next(self, sealed: Sealed) -> None:
         cuts = sealed.cuts
-        if self.options.grep is not None:
+        if self._is_search:
             # A path inside a match does not lead into the payload.
             cuts = tuple([cut for cut in cuts if cut.path == (self.options.path or "")])
         if not cuts:
@@ -206,6 +219,10 @@ class _Reading:
         for cut in cuts[:_CUTS_NAMED]:
             console.say("done", f"read on: {self._command(cut)}")
 
+    @property
+    def _is_search(self) -> bool:
+        return self.options.grep is not None and self.options.sql is None
+
     def _described(self, cut: Cut) -> str:
         where = f" at {cut.path}" if cut.path else ""
         if cut.said:
@@ -214,14 +231,13 @@ class _Reading:
             return f"left out {cut.total:,} bytes{where}"
         if cut.path in (self.options.path or "", _BLOCKS) and cut.kept:
             span = f"{cut.offset - cut.kept:,} to {cut.offset - 1:,}"
-            # How many matches there are is not always known.
-            what = f"matches {span}" if self.options.grep else f"{cut.kind} {span} of {cut.total:,}"
-            return f"{what}{where}"
+            kind = "matches" if self._is_search else cut.kind
+            return f"{kind} {span} of {'at least ' if cut.at_least else ''}{cut.total:,}{where}"
         return f"{cut.kept:,} of {cut.total:,} {cut.kind}{where}"
 
     def _command(self, cut: Cut) -> str:
         options = self.options
-        given = {name: getattr(options, name) for name in ("sql", "query", "grep", "context")}
+        given = {name: getattr(options, name) for name in ("query", "grep", "context", "sql")}
         given |= {"path": cut.path or None, "offset": cut.offset or None, "region": cut.region or None}
         given |= {name: getattr(options, name) for name in ("tokens", "bytes", "meter")}
         words = [console.option(f"--{name}", value) for name, value in given.items() if value is not None]
@@ -281,7 +297,7 @@ def _file_in(block: bytes) -> bytes | None:
 
 
 def make_parser() -> Parser:
-    usage = "HANDLE [--path P] [--offset N] [options]\nHANDLE --sql S | --query Q | --grep RE | --all [...]"
+    usage = "HANDLE [--path P] [--offset N] [options]\nHANDLE [--query Q | --grep RE] [--sql S] | --all [...]"
     parser = Parser("read", usage, _DESCRIPTION, _EPILOG, takes="handle")
     text, number = console.plain_text, console.whole_number
     parser.add_argument("handle", metavar="HANDLE", help="the handle from the notice of the cut result")
@@ -289,15 +305,19 @@ def make_parser() -> Parser:
     add("--path P", "a JSON pointer, such as /items/3 (default: the whole result)", text)
     add("--offset N", "the first item, member, character or match, counted from 0", number)
     way("--lines A-B", "these lines of a text, counted from 1", text)
-    way("--sql S", "ask with SQL; the lists in the result are tables", text)
     way("--query Q", "select with JMESPath", text)
     way("--grep RE", "search lines, with an RE2 pattern", text)
+    add(
+        "--sql S",
+        "ask with SQL; the lists in the result are tables, or those that --query or --grep find",
+        text,
+    )
     way("--all", "all of it, exactly as it was stored")
     add("--exact", "the exact characters, even of JSON, as text")
     add("--region X,Y,W,H", "this part of an image, in pixels of the original", text)
     add("--scale F", "an image made smaller, or up to 4 times larger", text)
     add("--context N", "with --grep: lines around each match, up to 20", number)
-    meters = "what counts: bytes, chars4, estimate (the default for tokens) or exact"
+    meters = "what counts: exact (the default for tokens), estimate, chars4 or bytes"
     parser.budget_options("how much of it", "the most tokens of a page (default: 8000)", meters)
     settings.vault_options(parser)
     add = parser.options("the output")

@@ -224,7 +224,7 @@ class _Block(msgspec.Struct):
     type: str
 
 
-class _Result(msgspec.Struct):
+class _WholeResult(msgspec.Struct):
     content: list[_Block]
 
 
@@ -234,7 +234,7 @@ def _check_blocks(node: Node, path: str) -> None:
     except (msgspec.DecodeError, RecursionError) as error:
         advice = "content blocks must be a list of objects with a `type`"
         with suppress(msgspec.DecodeError, RecursionError):
-            msgspec.json.decode(node.raw, type=_Result)
+            msgspec.json.decode(node.raw, type=_WholeResult)
             advice += "; this looks like a whole result: pass only its `content`"
         raise BadInput(f"{files.name_of(path)}: {advice} ({error})") from None
 
@@ -288,7 +288,7 @@ def _summary(sealed: Sealed) -> str:
         return said
     if not sealed.cuts:
         return f"{said}; nothing was cut"
-    cuts = sorted(sealed.cuts, key=lambda cut: -cut.dropped)
+    cuts = sorted(sealed.cuts, key=lambda cut: -cut.loss)
     kept = ", ".join(map(_kept, cuts[:_NAMED_CUTS]))
     more = f", and {len(cuts) - _NAMED_CUTS} more cuts" if len(cuts) > _NAMED_CUTS else ""
     about = "" if report.unit == "bytes" else "about "
@@ -304,7 +304,7 @@ def _read_on(sealed: Sealed, handle: str, address: VaultAddress) -> str:
     """The command that reads on where most was cut."""
     options: list[str] = []
     if sealed.cuts:
-        cut = max(sealed.cuts, key=lambda cut: cut.dropped)
+        cut = max(sealed.cuts, key=lambda cut: cut.loss)
         options += console.option("--path", cut.path) if cut.path else []
         options += console.option("--offset", cut.offset) if cut.offset else []
     return f"read on: {address.read_command(handle, *options)}"
@@ -327,7 +327,7 @@ def make_parser() -> Parser:
     payload = "the payload (default: standard input)"
     parser.add_argument("file", nargs="?", default=files.STDIN, metavar="FILE", help=payload)
     tokens = "the most tokens that each lane (content, structuredContent) may have"
-    meters = "what counts: bytes, chars4, estimate (the default for tokens) or exact (an extra)"
+    meters = "what counts: exact (the default for tokens), estimate, chars4 or bytes"
     parser.budget_options("the budget", f"{tokens} (default: {DEFAULT_TOKENS})", meters)
 
     add = parser.options("the payload")

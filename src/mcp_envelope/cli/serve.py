@@ -35,6 +35,7 @@ def run(arguments: list[str]) -> int:
         gateway = gateway_of("serve", options.vault)
     except ValueError as error:
         raise Misuse(f"--vault: {error}") from None
+    console.say_if_started_by_hand("A client starts it with: mcp-envelope serve")
     try:
         serve(gateway, sys.stdin.buffer, sys.stdout.buffer)
     finally:

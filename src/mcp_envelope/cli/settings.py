@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..budget import Budget, MeterUnavailable
+from ..budget import Budget
 from ..dialects import dialect
 from ..payload import new_handle
 from ..vault.store import DEFAULT_CAP, DEFAULT_TTL, StoreError
@@ -167,7 +167,7 @@ def budget(options: argparse.Namespace, found: Policy | None, spoken: str = "nat
         if found is not None and not asked and (configured := found.budget):
             return configured
         return dialect(spoken).budget(options.tokens, options.bytes, options.meter)
-    except (ValueError, MeterUnavailable) as error:
+    except ValueError as error:
         raise Misuse(str(error)) from None
 
 

@@ -30,7 +30,10 @@ columns:
   cut     how many of them were cut to fit
   read    of those that were stored, how many were read again
   failed  how many were failures
-  before, after, saved   tokens: of the whole, shown, and saved
+  before, after, saved
+          tokens of the whole, of what the model got (pages that it read back
+          included), and the difference
+The bar is as long as `before`; its dark part is `after`.
 
 exit codes:
   0    done, even if nothing was recorded yet

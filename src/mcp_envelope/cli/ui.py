@@ -7,9 +7,9 @@ import secrets
 import socket
 import webbrowser
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import Final
 
+from ..extras import lacking
 from . import console, settings
 from .console import Misuse, Parser
 
@@ -38,8 +38,8 @@ _TAKEN: Final = 1
 
 def run(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
-    if lacking := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
-        raise Misuse(f"{' and '.join(lacking)} is needed: pip install 'mcp-envelope[ui]'")
+    if lacking("ui"):
+        raise Misuse(f"the page {console.extra('ui')}")
     import uvicorn
 
     from ..config import Settings

@@ -42,6 +42,7 @@ clients:
   vscode          .vscode/mcp.json here, else the user's mcp.json
   continue        .continue/mcpServers here, and ~/.continue
   codex           .codex/config.toml here, else ~/.codex/config.toml
+  goose           ~/.config/goose/config.yaml
   gemini          .gemini/settings.json here, else in the home folder
   copilot-cli     ~/.copilot/mcp-config.json
   lm-studio       ~/.lmstudio/mcp.json

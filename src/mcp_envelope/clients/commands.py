@@ -40,7 +40,7 @@ def commands(
     left: list[tuple[str, str]] = []
     for server in file.servers():
         entry = server.value
-        if server.path[0] == "projects" or entry.get("disabled") is True or entry.get("enabled") is False:
+        if server.path[:1] == ("projects",) or entry.get("disabled") is True or entry.get("enabled") is False:
             continue
         try:
             if server_entry.is_gateway(entry):
@@ -68,7 +68,7 @@ def _command(entry: Mapping[str, Any], environ: Mapping[str, str], is_remote: bo
                 raise NotWrappable(f"needs {only}, which only the client knows")
         return _PLACEHOLDER.sub(value, text)
 
-    given = entry.get("env", entry.get("environment", {}))
+    given: Any = next((entry[key] for key in ("env", "environment", "envs") if key in entry), {})
     variables = {name: filled(str(value)) for name, value in given.items()} if isinstance(given, dict) else {}
     folder = entry.get("cwd")
     words = tuple(map(filled, server_entry.words(entry)))

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from ..jsontext import scanner, toml_scanner
 from ..jsontext.scanner import MemberSpan, Span, Unparsable, ValueSpan
-from .server_entry import Change
+from .server_entry import Change, command_key
 
 # Names of members, and numbers of items.
 Path = tuple[str | int, ...]
@@ -32,6 +32,9 @@ _YAML_WORD: Final = re.compile(
 )
 # Where servers are kept: at the top, in the settings of VS Code, in the projects of Claude Code.
 _KEYS: Final = ("mcpServers", "servers", "mcp_servers", "context_servers")
+# A file with one of these is a server itself; and what belongs to it.
+_ENTRY: Final = ("command", "url")
+_PARTS: Final = ("args", "env", "headers")
 
 
 class NotConfig(Exception):
@@ -65,14 +68,18 @@ class ServerEntry:
 
     @property
     def name(self) -> str:
-        """Its key, or in a list its own `name`."""
+        """Its key, or in a list its own `name`; nothing for the only one in a file."""
+        if not self.path:
+            return str(self.value.get("name", ""))
         last = self.path[-1]
         return last if isinstance(last, str) else str(self.value.get("name", last + 1))
 
     @property
     def label(self) -> str:
         """The name, with the project if the server belongs to one."""
-        return f"{self.name} ({self.path[1]})" if self.path[0] == "projects" else self.name
+        return (
+            f"{self.name} ({self.path[1]})" if self.path[:1] == ("projects",) else self.name or "the server"
+        )
 
 
 class Edit(NamedTuple):
@@ -97,6 +104,13 @@ class ConfigFile:
             found += self._below(path)
         # opencode has its servers beside nothing else, and says of each which kind it is.
         found += [entry for entry in self._below(("mcp",)) if entry.value.get("type") in ("local", "remote")]
+        # Goose has others of its own beside them.
+        found += [
+            e for e in self._below(("extensions",)) if e.value.get("type") in ("stdio", "streamable_http")
+        ]
+        if not found and isinstance(self.value, dict) and any(key in self.value for key in _ENTRY):
+            # Continue takes a file for a server that has no name but the file's.
+            return [ServerEntry((), self.root, self.value)]
         projects = self.value.get("projects") if isinstance(self.value, dict) else None
         for project in projects if isinstance(projects, dict) else ():
             found += self._below(("projects", project, "mcpServers"))
@@ -150,7 +164,7 @@ class ConfigFile:
         for key, value in new.items():
             member = fields.get(place := places.get(key, key))
             if member is None and key == "args":
-                edits.append(self._insert_after(fields["command"], key, text(value)))
+                edits.append(self._insert_after(fields[command_key(old)], key, text(value)))
             elif member is None:
                 edits.append(self._insert_before(fields[places["args"]], key, text(value)))
             else:
@@ -327,7 +341,7 @@ def _read_yaml(text: str) -> ConfigFile:
 
 def _may_hold_servers(path: Path) -> bool:
     """Whether servers may be at this path or below."""
-    if not path or path[0] == "mcp" or path[0] in _KEYS:
+    if not path or path[0] in ("mcp", "extensions", *_KEYS, *_PARTS):
         return True
     return path[0] == "projects" and (len(path) < 3 or path[2] == "mcpServers")
 

@@ -20,7 +20,20 @@ from .server_entry import VARIABLE
 
 MASK: Final = "***"
 # The members of an entry that are shown.
-_SHOWN: Final = ("command", "args", "url", "httpUrl", "type", "cwd", "env_vars", "bearer_token_env_var")
+_SHOWN: Final = (
+    "command",
+    "cmd",
+    "args",
+    "url",
+    "httpUrl",
+    "serverUrl",
+    "type",
+    "cwd",
+    "env_vars",
+    "bearer_token_env_var",
+)
+# What the member with the server's variables is called.
+_VARIABLES: Final = ("env", "envs", "environment")
 _OURS: Final = re.compile(rf"[^=]+={VARIABLE}\d+")
 _FLAG: Final = re.compile(r"--?([A-Za-z][\w.-]*)")
 _QUOTED: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"?|\'[^\'\n]*\'?|(?<==)[^\s"\']+')
@@ -103,7 +116,7 @@ class DiffMask:
                 else:
                     is_text = raw[:1] in ('"', "'")
                     is_value = raw[:1] not in ("{", "[")
-                    yield scalar, not (is_text or (is_value and name in ("env", file.syntax.headers)))
+                    yield scalar, not (is_text or (is_value and name in (*_VARIABLES, file.syntax.headers)))
 
     def _is_plain(self, word: object, before: object) -> bool:
         if not isinstance(word, str):

@@ -42,7 +42,7 @@ def gather(
 ) -> WrapPlan:
     """Replace entries by one that starts the gateway in front of them. `kept_in` is the path of the backup."""
     plan = WrapPlan(file, file.text)
-    servers = [server for server in file.servers() if server.path[0] != "projects"]
+    servers = [server for server in file.servers() if server.path[:1] != ("projects",)]
     found, left = commands(file, Launch((NAME,)), _Anything(), is_secret)
     reasons = dict(left)
     gathered: list[ServerEntry] = []
@@ -54,7 +54,12 @@ def gather(
         elif server_entry.is_remote(server.value) and not options.with_remote:
             plan.remote.append(server.label)
         elif not _can_move(file, server):
-            plan.skipped.append((server.label, "is in a list or in YAML, which --gateway cannot edit"))
+            plan.skipped.append(
+                (
+                    server.label,
+                    "is in a list, in YAML or alone in its file, which --gateway cannot edit",
+                )
+            )
         elif server.name in found and "," not in server.name:
             gathered.append(server)
             plan.changed.append(server.label)
@@ -107,7 +112,7 @@ def scatter(file: ConfigFile, backup: ConfigFile | None) -> WrapPlan:
 
 def _can_move(file: ConfigFile, server: ServerEntry) -> bool:
     """Whether the entry is a member, rather than an item, of a file whose members `_spans` knows."""
-    return isinstance(server.path[-1], str) and file.syntax.name != "YAML"
+    return bool(server.path) and isinstance(server.path[-1], str) and file.syntax.name != "YAML"
 
 
 def _entry(like: Mapping[str, Any], program: str, args: list[str]) -> dict[str, Any]:

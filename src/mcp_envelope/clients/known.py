@@ -96,6 +96,13 @@ class _Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefix: str
 
 
+class _OfModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The limits of a model, in place of its client's."""
+
+    max_bytes: int | None = None
+    image_pixels: int | None = None
+
+
 class Known(_Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An entry of the table."""
 
@@ -105,7 +112,7 @@ class Known(_Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     program: _Program | None = None
     # Where a request's `_meta` names the model, and the limits of models whose names match.
     model_at: tuple[str, ...] = ()
-    models: dict[str, Caps] = {}
+    models: dict[str, _OfModel] = {}
 
 
 _NO_CAPS: Final = Caps()
@@ -142,9 +149,9 @@ def client(name: str, version: str = "", era: Era = "") -> Client:
 def _client(name: str, version: str, era: Era, reader: Reader, model: str, is_program: bool) -> Client:
     entry = _known(name)
     limits = {field: getattr(entry, field) for field in _Limits.__struct_fields__} if entry else {}
-    for pattern, caps in entry.models.items() if entry is not None and model else ():
+    for pattern, known in entry.models.items() if entry is not None and model else ():
         if fnmatchcase(model.lower(), pattern):
-            limits |= {field: value for field, value in msgspec.structs.asdict(caps).items() if value}
+            limits |= {field: value for field, value in msgspec.structs.asdict(known).items() if value}
             break
     return Client(name=name, version=version, era=era, reader=reader, is_program=is_program, **limits)
 

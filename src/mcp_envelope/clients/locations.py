@@ -63,7 +63,7 @@ def _user_files(variables: Mapping[str, str], system: str) -> dict[str, list[Pat
     # Where programs keep their settings, and where desktop programs do.
     config = settings = folder("XDG_CONFIG_HOME", home / ".config")
     stores: list[Path] = []
-    zed = config / "zed"
+    zed, goose = config / "zed", config / "goose"
     if system == "darwin":
         settings = home / "Library" / "Application Support"
     elif system == "win32":
@@ -71,7 +71,9 @@ def _user_files(variables: Mapping[str, str], system: str) -> dict[str, list[Pat
         # The program from the Store sees only its own copy of the folder.
         packages = folder("LOCALAPPDATA", home / "AppData" / "Local") / "Packages"
         stores = sorted(packages.glob("Claude_*/LocalCache/Roaming"))
-        zed = settings / "Zed"
+        zed, goose = settings / "Zed", settings / "Block" / "goose" / "config"
+    if Path(root := variables.get("GOOSE_PATH_ROOT", "")).is_absolute():
+        goose = Path(root) / "config"
     return {
         "claude-code": [folder("CLAUDE_CONFIG_DIR", home) / ".claude.json"],
         "claude-desktop": [each / "Claude" / "claude_desktop_config.json" for each in (*stores, settings)],
@@ -79,6 +81,7 @@ def _user_files(variables: Mapping[str, str], system: str) -> dict[str, list[Pat
             *(home / ".continue" / name for name in ("config.yaml", "config.json")),
             *_each(home / _FOLDER),
         ],
+        "goose": [goose / "config.yaml"],
         "cursor": [home / ".cursor" / "mcp.json"],
         "vscode": [settings / each / "User" / "mcp.json" for each in ("Code", "Code - Insiders", "VSCodium")],
         "codex": [folder("CODEX_HOME", home / ".codex") / "config.toml"],

@@ -3,7 +3,8 @@
 Strategy: a wrapped entry itself says what it was before. A local server's command goes behind `--`. Of a remote
 server the URL, the transport and the names of its headers go into the arguments; the values of the headers may be
 secrets, so they become variables in `env` and never appear on a command line. `--transport http` says that the
-entry had a `type`, `--transport=http` that its URL was called `httpUrl`: to the proxy they are the same.
+entry had a `type`; as one word, `--transport=http` says that its URL was called `httpUrl`, and `--transport=auto`
+that it was called `serverUrl`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ SETTINGS: Final = ("--tokens", "--bytes", "--dialect", "--config", "--vault")
 _RIVALS: Final = {"--tokens": "--bytes", "--bytes": "--tokens"}
 # Options that describe a remote server.
 _REMOTE: Final = ("--transport", "--header-env", "--bearer-env", "--url")
-_HTTP_URL: Final = "--transport=http"
+# What a URL is called, and the argument that says so.
+_URLS: Final = {"httpUrl": "--transport=http", "serverUrl": "--transport=auto", "url": ""}
 _TRANSPORTS: Final = {"http": "http", "sse": "sse", "streamable-http": "http", "streamableHttp": "http"}
 _BEARER: Final = "bearer_token_env_var"
 # Programs that start another one, whose name is then an argument.
@@ -103,9 +105,17 @@ def is_program(command: str) -> bool:
     return _named(command) == PROGRAM
 
 
+def command_key(entry: Entry) -> str:
+    """What the member with the command is called; Goose has a word of its own."""
+    return "cmd" if "cmd" in entry else "command"
+
+
 def words(entry: Entry) -> list[Any]:
     """The command with its arguments, whatever they are."""
-    return entry["command"] if is_inline(entry) else [entry.get("command"), *(entry.get("args") or [])]
+    command, args = entry.get(command_key(entry)), entry.get("args")
+    return (
+        list(command) if isinstance(command, list) else [command, *(args if isinstance(args, list) else [])]
+    )
 
 
 def is_gateway(entry: Entry) -> bool:
@@ -123,7 +133,7 @@ def is_inline(entry: Entry) -> bool:
 
 
 def is_remote(entry: Entry) -> bool:
-    return "command" not in entry and ("url" in entry or "httpUrl" in entry)
+    return command_key(entry) not in entry and any(key in entry for key in (*_URLS, "uri"))
 
 
 def login_address(entry: Entry, headers_key: str) -> str | None:
@@ -135,7 +145,7 @@ def login_address(entry: Entry, headers_key: str) -> str | None:
 
 def proxied(entry: Entry) -> Proxied | None:
     """The wrapped entry, or None if the entry is not wrapped."""
-    command, args = entry.get("command"), entry.get("args")
+    command, args = entry.get(command_key(entry)), entry.get("args")
     words = command if is_inline(entry) else [command, *args] if isinstance(args, list) else None
     if not _are_strings(words):
         return None
@@ -166,6 +176,8 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 
 def check(entry: Entry, headers_key: str, is_secret: Callable[[str], bool]) -> None:
     """Check that an entry without the proxy can be wrapped. Raises NotWrappable."""
+    if "uri" in entry:
+        raise NotWrappable("is remote in Goose's own way, which the proxy has no place in; change it by hand")
     mistakes = _remote_mistakes(entry, headers_key, is_secret) if is_remote(entry) else _local_mistakes(entry)
     for is_wrong, reason in mistakes:
         if is_wrong:
@@ -173,27 +185,29 @@ def check(entry: Entry, headers_key: str, is_secret: Callable[[str], bool]) -> N
 
 
 def _local_mistakes(entry: Entry) -> Iterator[tuple[bool, str]]:
-    command, args = entry.get("command"), entry.get("args", [])
-    yield "command" not in entry, "has neither a command nor a URL"
-    is_understood = is_inline(entry) or (isinstance(command, str) and bool(command))
+    command, args = entry.get(command_key(entry)), entry.get("args", [])
+    yield command is None, "has neither a command nor a URL"
+    program = entry["command"][0] if is_inline(entry) else command
+    is_understood = isinstance(program, str) and bool(program)
     yield not is_understood, "has a command that is neither a string nor a list of strings"
     yield is_inline(entry) and "args" in entry, "has a command with arguments and args"
     yield not _are_strings(args), "has arguments that are not a list of strings"
-    yield "url" in entry or "httpUrl" in entry, "has both a command and a URL"
+    yield any(key in entry for key in _URLS), "has both a command and a URL"
 
 
 def _remote_mistakes(
     entry: Entry, headers_key: str, is_secret: Callable[[str], bool]
 ) -> Iterator[tuple[bool, str]]:
     url, headers = entry[_url_key(entry)], entry.get(headers_key, {})
-    is_understood = isinstance(url, str) and not ("url" in entry and "httpUrl" in entry)
+    is_understood = isinstance(url, str) and sum(key in entry for key in _URLS) == 1
     yield not is_understood, "has a URL that is not understood"
     yield is_secret(url), "has a secret in its URL, which would appear on a command line"
     for key in _CLIENT_ONLY:
         yield key in entry, f"has {key}, which only the client can handle"
     for key in ("args", "env", "env_vars"):
         yield key in entry, f"has both a URL and {key}"
-    yield "httpUrl" in entry and "type" in entry, "has both httpUrl and type"
+    key = _url_key(entry)
+    yield key != "url" and "type" in entry, f"has both {key} and type"
     yield str(entry.get("type", "http")) not in _TRANSPORTS, "has a type that the proxy does not speak"
     are_strings = isinstance(headers, dict) and _are_strings(list(headers.values()))
     yield not are_strings, f"has {headers_key} that are not strings"
@@ -211,11 +225,12 @@ def wrapped(entry: Entry, launch: Launch, headers_key: str) -> Change:
     if is_inline(entry):
         return Change({**entry, "command": [program, *words, *entry["command"]]}, ())
     if not is_remote(entry):
-        args = [*words, entry["command"], *entry.get("args", [])]
-        return Change({**entry, "command": program, "args": args}, ("command",))
+        key = command_key(entry)
+        args = [*words, entry[key], *entry.get("args", [])]
+        return Change({**entry, key: program, "args": args}, (key,))
     places = {"args": _url_key(entry), "command": "type", "env": headers_key, "env_vars": _BEARER}
     places = {new: old for new, old in places.items() if old in entry}
-    words = [*launch.words, *([_HTTP_URL] if "httpUrl" in entry else [])]
+    words = [*launch.words, *filter(None, [_URLS[_url_key(entry)]])]
     words += ["--transport", _TRANSPORTS[entry["type"]]] if "type" in entry else []
     # A header's name may not be valid as that of a variable, so these are numbered.
     headers = {f"{VARIABLE}{number}": name for number, name in enumerate(entry.get(headers_key, {}), 1)}
@@ -235,7 +250,7 @@ def updated(entry: Entry, launch: Launch, server: tuple[str, ...]) -> Change:
     words = [*launch.words, *server]
     if is_inline(entry):
         return Change({**entry, "command": [launch.program[0], *words]}, ("command",))
-    return Change({**entry, "command": launch.program[0], "args": words}, ("args",))
+    return Change({**entry, command_key(entry): launch.program[0], "args": words}, ("args",))
 
 
 def unwrapped(entry: Entry, found: Proxied, headers_key: str, had_args: bool) -> Change:
@@ -247,7 +262,7 @@ def unwrapped(entry: Entry, found: Proxied, headers_key: str, had_args: bool) ->
         raise NotWrappable("has a proxy with arguments that are not understood")
     if is_inline(entry):
         return Change({**entry, "command": [command, *args]}, ())
-    new = {**entry, "command": command, "args": args}
+    new = {**entry, command_key(entry): command, "args": args}
     if not args and not had_args:
         del new["args"]
     return Change(new, ("args",))
@@ -264,9 +279,9 @@ def _unwrapped_remote(entry: Entry, server: tuple[str, ...], headers_key: str) -
         raise NotWrappable("has an env that does not match its headers; change it by hand")
     if entry.get("env_vars", []) != ([] if bearer is None else [bearer]):
         raise NotWrappable("has env_vars that do not match its token; change it by hand")
-    if "type" in entry or "url" in entry or "httpUrl" in entry:
+    if "type" in entry or any(key in entry for key in _URLS):
         raise NotWrappable("has both a command and a URL")
-    url_key = "httpUrl" if len(server) % 2 else "url"
+    url_key = next((key for key, mark in _URLS.items() if mark in server), "url")
     places = {url_key: "args", "type": "command", headers_key: "env", _BEARER: "env_vars"}
     before: dict[str, Any] = {url_key: options["--url"], "type": options.get("--transport"), _BEARER: bearer}
     if "env" in entry:
@@ -277,7 +292,7 @@ def _unwrapped_remote(entry: Entry, server: tuple[str, ...], headers_key: str) -
 
 
 def _url_key(entry: Entry) -> str:
-    return "httpUrl" if "httpUrl" in entry else "url"
+    return next((key for key in _URLS if key in entry), "url")
 
 
 def _named(command: str) -> str:

@@ -153,6 +153,9 @@ def _changed(file: ConfigFile, changes: _Changes) -> str | None:
     """The text with the entries changed, or None if it would not mean what it should."""
     expected = copy.deepcopy(file.value)
     for path, change in changes.items():
+        if not path:
+            expected = change.value
+            continue
         holder = expected
         for step in path[:-1]:
             holder = holder[step]

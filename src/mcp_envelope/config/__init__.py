@@ -4,16 +4,15 @@
 setting, add a field to `Policy` in `policy.py`: everything else follows from that.
 """
 
-from .policy import BUDGET_ARGUMENT, BUILT_IN, PREFIX, PROFILES, SETTINGS, Allowance, Policy, Setting, Shape
+from .policy import BUDGET_ARGUMENT, BUILT_IN, SETTINGS, Policy, Shape
 from .settings import Settings
+from .values import PREFIX, Setting
 
 __all__ = [
     "BUDGET_ARGUMENT",
     "BUILT_IN",
     "PREFIX",
-    "PROFILES",
     "SETTINGS",
-    "Allowance",
     "Policy",
     "Setting",
     "Settings",

@@ -1,75 +1,112 @@
 """The policy of a call, which is also the table of settings: every annotated field of `Policy` is one.
 
-A setting is declared once: name, type, kind of value, help, default. The files, the environment, the command
-`config`, the JSON Schema and the documentation all derive from `SETTINGS`, which is made from the fields. A
-policy does not change: `with_budget` makes another one.
+A setting is declared once: name, type, range, help, default. The files, the environment, the command `config`,
+the JSON Schema and the documentation all derive from `SETTINGS`, which is made from the fields. A policy does not
+change: `with_budget` makes another one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, get_origin
 
 import msgspec
+from msgspec import Meta
 
 from .. import dialects
 from ..budget import METERS, Budget, Caps, meter_named
 from ..dialects import registry
 from ..fit.images import COSTS, TREATMENTS, ImageBudget
 from ..fit.record_formats import FORMS
+from ..spelling import did_you_mean
 from ..vault.store import DEFAULT_CAP, DEFAULT_TTL
-from .kinds import (
-    CODES,
-    NAMES,
-    NOTHING,
-    PATTERNS,
-    RANKINGS,
-    SIZE,
-    STATEMENT,
-    TEXT,
-    TEXTS,
-    TIME,
-    WORKSPACE,
-    Kind,
-    Report,
-    choice,
-    shown,
-    text_such_as,
-    whole,
-)
+from .values import NOTHING, Setting, Units, shown
 
 # The built-in profiles. A user's own is based on one of them.
 PROFILES: Final = ("minimal", "standard", "debug")
 BUILT_IN: Final = "built-in"
 CALL: Final = "call"
-PREFIX: Final = "MCP_ENVELOPE_"
 # The argument by which a call asks for its own budget.
 BUDGET_ARGUMENT: Final = dialects.Dialect.budget_argument
 # Only one of the two can hold: setting one in a stronger layer takes the other away.
 RIVALS: Final = {"tokens": "bytes", "bytes": "tokens"}
 # What a file that nobody named or accepted may lower, and all that it may do.
 BUDGETS: Final = ("tokens", "bytes", "max_tokens")
-_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 # What a call may ask for, unless more is configured.
 _CEILING: Final = 10_000
 
-_TOKENS: Final = whole(100, 10_000_000)
+_SIZES: Final = {"b": 1} | {
+    f"{prefix}{unit}": base**power
+    for unit, base in (("b", 1000), ("ib", 1024))
+    for power, prefix in enumerate("kmgt", 1)
+}
+_SIZE: Final = Units("size", "1GiB", _SIZES, 1 << 20, 1 << 50)
+_TIMES: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_TIME: Final = Units("time", "24h", _TIMES, 1, 3650 * 86_400)
+_TOKENS: Final = Meta(ge=100, le=10_000_000)
+_Name = Annotated[str, Meta(min_length=1)]
+_RankingKey = Annotated[str, Meta(extra_json_schema={"pattern": "^([-@+].|[^-@+])"})]
 
 
-def _check_dialect(value: str, report: Report) -> str:
+class _Workspace(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    root: str
+    package: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def _one_of(*names: str) -> Meta:
+    return Meta(extra_json_schema={"enum": list(names)})
+
+
+def _such_as(*names: str, other: str = "") -> Meta:
+    """One of the names, or something else that is known only later."""
+    another = {"type": "string", "pattern": other} if other else {"type": "string"}
+    return Meta(extra_json_schema={"anyOf": [{"enum": list(names)}, another]})
+
+
+def _check_dialect(value: str) -> None:
     if value not in dialects.NAMES:
         registry.check(value)
-    return value
 
 
-_PLACE: Final = {"type": "string", "pattern": r":|\.(toml|json)$"}
-_DIALECT: Final = text_such_as(*dialects.NAMES)._replace(
-    type=Annotated[str, msgspec.Meta(extra_json_schema={"anyOf": [{"enum": list(dialects.NAMES)}, _PLACE]})],
-    check=_check_dialect,
-)
+def _check_path(name: str, entry: object) -> None:
+    if "/" in name and not name.startswith("/"):
+        raise ValueError("write a path from the root, such as /data/items, or a bare field name")
+
+
+def _check_ranking(name: str, keys: tuple[str, ...]) -> None:
+    _check_path(name, keys)
+    if keys:
+        from ..fit.ranking import rank  # only here: most files rank nothing
+
+        rank(*keys)
+
+
+def _check_code(name: str, code: str) -> None:
+    if code and not (code.isascii() and code.replace("_", "").isalnum()):
+        raise ValueError("write a code, such as NODE_NOT_FOUND")
+
+
+def _check_pattern(name: str, pattern: str) -> None:
+    if pattern:
+        from ..redaction import Redactor  # only here: most files have no patterns
+
+        Redactor("custom", {name: pattern})  # which knows what it can use
+
+
+def _check_reply(name: str, fact: object) -> None:
+    from ..reply_meta import NAMES, read_reply_meta  # only here: most files have none
+
+    if name not in NAMES:
+        raise ValueError(f"there is no key {shown(name)}{did_you_mean(name, NAMES)}")
+
+    def refuse(message: str, *path: str) -> None:
+        raise ValueError(message)
+
+    if fact != "":
+        read_reply_meta({name: fact}, refuse)
 
 
 class Given(NamedTuple):
@@ -78,10 +115,6 @@ class Given(NamedTuple):
     value: Any
     source: str
     place: str
-
-
-# A setting and a value for it, which counts only if it lowers what applies otherwise.
-Offer = tuple[str, Given]
 
 
 class Shape(NamedTuple):
@@ -100,13 +133,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     dialect: Annotated[
         str,
-        _DIALECT,
+        _such_as(*dialects.NAMES, other=r":|\.(toml|json)$"),
+        _check_dialect,
         "The wire shape of a result. One of your own: its name, `module:Class`, or a template file.",
     ] = "native"
     tokens: Annotated[
         int | None, _TOKENS, "The most tokens that each lane may have. Unset: the dialect's default."
     ] = None
-    bytes: Annotated[int | None, whole(1, 1_000_000_000), "The same in bytes, instead of `tokens`."] = None
+    bytes: Annotated[int | None, Meta(ge=1, le=1_000_000_000), "The same in bytes, instead of `tokens`."] = (
+        None
+    )
     max_tokens: Annotated[
         int | None,
         _TOKENS,
@@ -115,116 +151,113 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     ] = None
     meter: Annotated[
         str | None,
-        choice(*METERS),
-        "What counts tokens. Unset: `estimate`, in `transcend` `chars4`. Bytes are always counted as bytes.",
+        _one_of(*METERS),
+        "What counts tokens. Unset: `exact`, in `transcend` `chars4`. Bytes are always counted as bytes.",
     ] = None
-    profile: Annotated[str, text_such_as(*PROFILES), "How much metadata a result shows."] = "minimal"
+    profile: Annotated[str, _such_as(*PROFILES), "How much metadata a result shows."] = "minimal"
     lists: Annotated[
-        Mapping[str, tuple[str, ...]],
-        RANKINGS,
+        Mapping[str, tuple[_RankingKey, ...]],
+        _check_ranking,
         "How a list is sorted before it is cut: `file` ascending, `-score` descending, `@group` grouped.",
     ] = NOTHING
     select: Annotated[
         str,
-        choice("notable", "head"),
+        _one_of("notable", "head"),
         "What is kept of a list or a text besides its beginning: rare, extreme and matching rows, the lines that "
         "matter, the end; or nothing (`head`). What `lists` sorts keeps its order.",
     ] = "notable"
     describe: Annotated[
         str,
-        choice("on", "off"),
+        _one_of("on", "off"),
         "Whether a notice says what a list or a text that was cut holds: a profile of its columns, an outline.",
     ] = "on"
     table: Annotated[
         str,
-        choice(*FORMS),
+        _one_of(*FORMS),
         "`native`: how records are spelled in a text that was cut and has no output schema, if more of them fit: "
         "`rows` of JSON under one header, `csv`, or `auto`, the better of the two if at least a fifth more fit.",
     ] = "json"
-    hint: Annotated[str, TEXT, "The next step to suggest when something was cut; best set per tool."] = ""
-    hints: Annotated[Mapping[str, str], TEXTS, "The same per list or field, for tools without a hint."] = (
-        NOTHING
-    )
-    include_only: Annotated[
-        tuple[str, ...], NAMES, "The top-level fields of `data` to keep. Empty: all."
-    ] = ()
-    exclude_fields: Annotated[tuple[str, ...], NAMES, "The top-level fields of `data` to leave out."] = ()
+    hint: Annotated[str, "The next step to suggest when something was cut; best set per tool."] = ""
+    hints: Annotated[
+        Mapping[str, str], _check_path, "The same per list or field, for tools without a hint."
+    ] = NOTHING
+    include_only: Annotated[tuple[_Name, ...], "The top-level fields of `data` to keep. Empty: all."] = ()
+    exclude_fields: Annotated[tuple[_Name, ...], "The top-level fields of `data` to leave out."] = ()
     errors: Annotated[
         Mapping[str, str],
-        CODES,
+        _check_code,
         "Codes for failures that a tool or a server reports itself, by words in its message.",
     ] = NOTHING
     images: Annotated[
         str,
-        choice(*TREATMENTS),
+        _one_of(*TREATMENTS),
         "What becomes of images: `fit` them into their budget, `pass` them on as they are, or `store` all of them.",
     ] = ImageBudget().treatment
     max_images: Annotated[
         int,
-        whole(0, 1000),
+        Meta(ge=0, le=1000),
         "How many images a result may show; more are stored, like an image that is too large.",
     ] = ImageBudget().count
     image_tokens: Annotated[
-        int, whole(0, 10_000_000), "The most that a result's images may cost a model in all, in tokens."
+        int, Meta(ge=0, le=10_000_000), "The most that a result's images may cost a model in all, in tokens."
     ] = ImageBudget().tokens
     image_cost: Annotated[
         str,
-        choice(*COSTS),
+        _one_of(*COSTS),
         "Whose formula tells what an image costs. `bytes`: its base64 counts as text. "
         "Unset: that of the client's model, or the `largest` if it isn't known.",
     ] = ImageBudget().cost
     image_pixels: Annotated[
         int | None,
-        whole(64, 100_000),
+        Meta(ge=64, le=100_000),
         "The most pixels that an image's longer side may have. Unset: what the client or the model's vendor takes.",
     ] = None
     image_bytes: Annotated[
         int | None,
-        whole(1000, 1_000_000_000),
+        Meta(ge=1000, le=1_000_000_000),
         "The most bytes that an image's base64 may have. Unset: what the client or the vendor takes.",
     ] = None
     reader: Annotated[
         str,
-        choice("auto", "model", "program"),
+        _one_of("auto", "model", "program"),
         "Who reads results. A program gets them whole. `auto`: what the client says of each call.",
     ] = "auto"
     program_bytes: Annotated[
-        int, SIZE, "The most that a program gets; more is a failure with a handle. Unset: 32 MiB."
+        int, _SIZE, "The most that a program gets; more is a failure with a handle. Unset: 32 MiB."
     ] = 32 << 20
     redact: Annotated[
         str,
-        choice("off", "tokens", "keys", "custom"),
+        _one_of("off", "tokens", "keys", "custom"),
         "Which secrets to mask: `tokens` by their own shape, `keys` also by their names, `custom` by "
         "`redact_patterns` alone.",
     ] = "off"
     redact_patterns: Annotated[
-        Mapping[str, str], PATTERNS, "More to mask, unless `redact` is `off` (RE2 syntax)."
+        Mapping[str, str], _check_pattern, "More to mask, unless `redact` is `off` (RE2 syntax)."
     ] = NOTHING
     reply: Annotated[
         Mapping[str, Any],
-        STATEMENT,
+        _check_reply,
         "What to say with a result for a server that can't: [summary, next_steps, warnings, links and "
         "more](contracts.md#what-a-server-can-say-besides).",
     ] = NOTHING
     vault: Annotated[
         str | None,
-        TEXT,
         "Where whole results are kept: a file, `sqlite:///PATH`, `valkey://HOST:PORT`, `rediss://HOST:PORT`, "
         "or `none`. Unset: a file in the user's state folder.",
     ] = None
-    vault_ttl: Annotated[int, TIME, "How long they are kept. Unset: 24 hours."] = round(DEFAULT_TTL)
+    vault_ttl: Annotated[int, _TIME, "How long they are kept. Unset: 24 hours."] = round(DEFAULT_TTL)
     vault_size: Annotated[
-        int, SIZE, "How much space they may take; the oldest are deleted first. Unset: 1 GiB."
+        int, _SIZE, "How much space they may take; the oldest are deleted first. Unset: 1 GiB."
     ] = DEFAULT_CAP
-    truncatable: Annotated[tuple[str, ...], NAMES, "`ctxo`: more names of arrays that may be cut."] = ()
-    workspace: Annotated[Mapping[str, str] | None, WORKSPACE, "`ctxo`: the workspace that `_meta` names."] = (
-        None
-    )
-    tier: Annotated[
-        str | None, choice("community", "pro", "enterprise"), "`scalpel`: the tier to report."
+    truncatable: Annotated[tuple[_Name, ...], "`ctxo`: more names of arrays that may be cut."] = ()
+    workspace: Annotated[
+        Mapping[str, str] | None, _Workspace, "`ctxo`: the workspace that `_meta` names."
     ] = None
-    tool_version: Annotated[str | None, TEXT, "`scalpel`: the version of the tool to report."] = None
-    capabilities: Annotated[tuple[str, ...], NAMES, "`scalpel`: the capabilities to report."] = ()
+    tier: Annotated[
+        str | None, _one_of("community", "pro", "enterprise"), "`scalpel`: the tier to report."
+    ] = None
+    tool_version: Annotated[str | None, "`scalpel`: the version of the tool to report."] = None
+    capabilities: Annotated[tuple[_Name, ...], "`scalpel`: the capabilities to report."] = ()
 
     # The built-in profile that `profile` is based on: what dialects look at.
     detail: str = "minimal"
@@ -243,20 +276,39 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     warnings: tuple[str, ...] = ()
     # About the settings, for whoever set them: in the log and in `mcp-envelope config`, not in results.
     problems: tuple[str, ...] = ()
-    # Budgets that a file which nobody vouches for offers, strongest first: see `lowered`.
-    offers: tuple[Offer, ...] = ()
+    # Budgets that a file which nobody vouches for offers, strongest first: they count if they are lower.
+    offers: tuple[tuple[str, Given], ...] = ()
 
     @cached_property
     def shape(self) -> Shape:
         return Shape(self.dialect, self.include_only, self.exclude_fields)
 
     @cached_property
+    def is_quiet(self) -> bool:
+        """Whether nothing is to be added to a result that fits, or left out of it."""
+        return (
+            dialects.DIALECTS[self.dialect].in_place
+            and self.detail == "minimal"
+            and not (self.warnings or self.include_only or self.exclude_fields or self.reply)
+        )
+
+    @cached_property
     def allowance(self) -> Allowance:
         """The budget with the dialect's defaults filled in."""
-        is_own = is_own_limit(self.dialect, self.sources)
-        return allowance(
+        # A limit in bytes from a variable that the dialect's contract defines is the dialect's own.
+        own = [f"environment {variable.name}" for variable in dialects.DIALECTS[self.dialect].variables]
+        is_own = self.sources.get("bytes") in own
+        return _allowance(
             self.dialect, self.tokens, self.bytes, self.max_tokens, self.meter, is_own, self.caps
         )
+
+    def in_force(self, name: str) -> Any:
+        """The value of a setting; for one that isn't set, what the dialect makes of that."""
+        settled = self.allowance
+        value = getattr(self, name)
+        if value is not None:
+            return value
+        return {"max_tokens": settled.ceiling, "meter": settled.meter, settled.unit: settled.limit}.get(name)
 
     @property
     def redacts(self) -> bool:
@@ -282,35 +334,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The same for `seal`. None: no limit."""
         return self.allowance.budget
 
-    def lowered(self) -> tuple[Policy, tuple[str, ...]]:
-        """Return this policy with the offered budgets that are lower, and a complaint about each other one.
-
-        An offer ranks below everything that somebody chose: it counts only where nothing is set.
-        """
-        policy, problems = self, []
-        for name, given in self.offers:
-            names = {name, RIVALS.get(name, name)}
-            if any(policy.sources.get(each, BUILT_IN) != BUILT_IN for each in names):
-                continue
-            before = policy.allowance
-            offered = msgspec.structs.replace(policy, **{**dict.fromkeys(names), name: given.value})
-            settled = offered.allowance
-            if name == "max_tokens":
-                is_lower, limit = settled.ceiling <= before.ceiling, f"{before.ceiling} tokens"
-            else:
-                is_lower = not before.budget or bool(
-                    settled.budget and settled.budget.is_within(before.budget)
-                )
-                limit = f"{before.limit} {before.unit}"
-            if is_lower:
-                sources = MappingProxyType({**policy.sources, name: given.source})
-                policy = msgspec.structs.replace(offered, sources=sources)
-            else:
-                problems.append(
-                    f"{given.place}: {name} = {given.value} is ignored: it may not exceed {limit}"
-                )
-        return policy, tuple(problems)
-
     def with_budget(self, requested: object) -> Policy:
         """Return this policy for a call that asks for a budget of its own. Never raises."""
         settled = self.allowance
@@ -330,25 +353,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
 
-class Setting(NamedTuple):
-    name: str
-    kind: Kind
-    doc: str
-    default: Any
-
-    @property
-    def variable(self) -> str:
-        return PREFIX + self.name.upper()
-
-
-def _settings() -> Iterator[Setting]:
-    for field in msgspec.structs.fields(Policy):
-        if get_origin(field.type) is Annotated:
-            _, kind, doc = get_args(field.type)
-            yield Setting(field.name, kind, doc, field.default)
-
-
-SETTINGS: Final[Mapping[str, Setting]] = {setting.name: setting for setting in _settings()}
+# Every annotated field is a setting.
+SETTINGS: Final[Mapping[str, Setting]] = {
+    field.name: Setting.of(field)
+    for field in msgspec.structs.fields(Policy)
+    if get_origin(field.type) is Annotated
+}
 
 
 class Allowance(msgspec.Struct, frozen=True, dict=True):
@@ -385,14 +395,8 @@ class Allowance(msgspec.Struct, frozen=True, dict=True):
         return floor, f"{asked} was rounded down to {floor}" if floor != number else ""
 
 
-def is_own_limit(dialect: str, sources: Mapping[str, str]) -> bool:
-    """Whether the limit in bytes comes from a variable that the dialect's contract defines."""
-    source, own = sources.get("bytes", BUILT_IN), dialects.DIALECTS[dialect].variables
-    return any(source == f"environment {variable.name}" for variable in own)
-
-
 @lru_cache(1024)
-def allowance(
+def _allowance(
     dialect: str,
     tokens: int | None,
     max_bytes: int | None,
@@ -451,72 +455,3 @@ def _number(requested: object) -> int | float | None:
     if isinstance(requested, bool) or not isinstance(requested, int | float) or requested != requested:
         return None
     return requested
-
-
-# -- derived: JSON Schema for editors ----------------------------------------------------------------------
-
-
-def settings_schema() -> dict[str, Any]:
-    """Return the schema of `mcp-envelope.toml`, and of the table `tool.mcp-envelope`."""
-    in_profile = [name for name in SETTINGS if name != "profile"]
-    base = {
-        "description": "The profile that this one is based on.",
-        "anyOf": [{"enum": list(PROFILES)}, {"type": "string"}],
-        "default": PROFILES[0],
-    }
-    profiles = {
-        **_tables(
-            "Settings of the built-in profiles and of your own.", _layer(in_profile, "A profile.", base=base)
-        ),
-        "properties": dict.fromkeys(PROFILES, _layer(in_profile, "Settings of a built-in profile.")),
-    }
-    tools = _tables(
-        'Settings per tool. A name may be a pattern, such as "search_*".',
-        _layer(SETTINGS, "The settings of a tool."),
-    )
-    root = _layer(SETTINGS, "Settings of mcp-envelope.", profiles=profiles, tools=tools)
-    document = _document("mcp-envelope.toml", root, SETTINGS)
-    # Those that are installed, too.
-    document["$defs"]["dialect"]["anyOf"][0]["enum"] = list(registry.names())
-    return document
-
-
-def own_file_schema(file: dialects.SettingsFile) -> dict[str, Any]:
-    """Return the schema of a dialect's own file."""
-    general = _layer(file.settings, "Settings of all tools.")
-    tools = _tables("Settings per tool.", _layer(file.tool_settings, "The settings of a tool."))
-    root = _layer((), "Settings of results.", **{file.everywhere: general, file.per_tool: tools})
-    names = dict.fromkeys((*file.settings, *file.tool_settings))
-    return _document(file.path.rpartition("/")[2], root, names)
-
-
-def _document(title: str, root: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    root["properties"] = {"$schema": {"type": "string"}, **root["properties"]}
-    return {
-        "$schema": _DRAFT,
-        "title": title,
-        **root,
-        "$defs": {name: _definition(SETTINGS[name]) for name in names},
-    }
-
-
-def _tables(description: str, entry: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "description": description, "additionalProperties": entry}
-
-
-def _layer(names: Iterable[str], description: str, **more: Any) -> dict[str, Any]:
-    layer = {
-        "type": "object",
-        "description": description,
-        "properties": {**{name: {"$ref": f"#/$defs/{name}"} for name in names}, **more},
-        "additionalProperties": False,
-    }
-    return {**layer, "not": {"required": ["tokens", "bytes"]}} if "tokens" in names else layer
-
-
-def _definition(setting: Setting) -> dict[str, Any]:
-    [schema], parts = msgspec.json.schema_components([setting.kind.type], ref_template="{name}")
-    definition = {"description": setting.doc.replace("`", ""), **parts.get(schema.get("$ref", ""), schema)}
-    if setting.default is not None:
-        definition["default"] = dict(setting.default) if setting.default == {} else setting.default
-    return definition

@@ -1,9 +1,10 @@
 """The settings of a running program: `Settings` says which policy applies to a call.
 
-A call that finds nothing changed pays for one look at the clock, one snapshot of the environment and one look
-into a dictionary. At most once a second, one thread looks at the files; the others go on with what there is.
-A state holds what the files say and the policies made from it, and is replaced as a whole. What is wrong with
-a file or a variable is said once, and again only if it was fixed in between.
+Sources are layers, folded from the weakest to the strongest: a value replaces a weaker one, a table adds its
+entries to a weaker one, and of two rivals the stronger layer's takes the other away. A call that finds nothing
+changed pays for one look at the clock, one snapshot of the environment and one look into a dictionary. At most
+once a second, one thread looks at the files; the others go on with what there is. What is wrong with a file or a
+variable is said once, and again only if it was fixed in between.
 """
 
 from __future__ import annotations
@@ -11,19 +12,30 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final
 
-import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from ..dialects import Variable, registry
 from ..dialects import dialect as dialect_named
 from ..spelling import did_you_mean
-from .files import WatchedFile, own_file, settings_file
-from .kinds import NOTHING, shown
-from .layers import FileLayers, Layer, OwnSources, compose, read_layer
-from .policy import BUDGET_ARGUMENT, PREFIX, SETTINGS, Given, Policy
+from .files import TOP, Contents, Layer, WatchedFile, own_file, settings_file, without_rival
+from .policy import (
+    BUDGET_ARGUMENT,
+    BUDGETS,
+    BUILT_IN,
+    PROFILES,
+    RIVALS,
+    SETTINGS,
+    Given,
+    Policy,
+)
+from .values import NOTHING, PREFIX, shown
 
 CONFIG: Final = PREFIX + "CONFIG"
 # Where a dialect came from that the program itself chose.
@@ -36,101 +48,6 @@ _LISTED: Final = 20
 _REMEMBERED: Final = 1000
 
 Snapshot = tuple[object, ...]
-
-
-class Variables(NamedTuple):
-    """What a snapshot says, and which file it names."""
-
-    texts: Mapping[str, str]
-    layer: Layer
-    problems: tuple[str, ...]
-    config: str | None
-
-
-class Environment:
-    """The variables that we know. A snapshot is a tuple of their raw values; an empty one counts as not set.
-
-    Variables of a dialect's own join ours when the dialect is first spoken. With `own_only` there are no others.
-    """
-
-    def __init__(self, environ: Mapping[str, str] | None = None, own_only: bool = False) -> None:
-        self._environ = os.environ if environ is None else environ
-        self._get: Callable[[Any], object] = self._environ.get
-        self._key: Callable[[str], Any] = str
-        # os.environ encodes, decodes and catches an exception at each get: 20 of them take longer than all the
-        # rest of a call. Below it lies a plain dictionary, which it keeps up to date.
-        raw, encode = getattr(self._environ, "_data", None), getattr(self._environ, "encodekey", None)
-        if isinstance(raw, dict) and encode is not None:
-            self._get, self._key = raw.get, encode
-        ours = [] if own_only else [*(setting.variable for setting in SETTINGS.values()), CONFIG]
-        # They only grow, so that an older snapshot has the values of the first ones.
-        self._names: tuple[str, ...] = tuple(ours)
-        self._keys = tuple(map(self._key, ours))
-
-    def watch(self, variables: Iterable[Variable]) -> bool:
-        """Look at these variables too; return whether one of them is new."""
-        fresh = [variable.name for variable in variables if variable.name not in self._names]
-        self._names += tuple(fresh)
-        self._keys += tuple(map(self._key, fresh))
-        return bool(fresh)
-
-    def snapshot(self) -> Snapshot:
-        return tuple(map(self._get, self._keys))
-
-    def read(self, snapshot: Snapshot) -> Variables:
-        raw = zip(self._names, snapshot, strict=False)
-        texts = {name: os.fsdecode(each) for name, each in raw if isinstance(each, str | bytes) and each}
-        problems: list[str] = []
-
-        def complain(name: str, message: str, *inside: str) -> None:
-            problems.append(f"{'.'.join((SETTINGS[name].variable, *inside))}: {message}")
-
-        table = {
-            name: setting.kind.parse(texts[setting.variable])
-            for name, setting in SETTINGS.items()
-            if setting.variable in texts
-        }
-        layer = read_layer(table, lambda name, value: _given(value, SETTINGS[name].variable), complain)
-        return Variables(texts, layer, tuple(problems), texts.get(CONFIG))
-
-    def unknown(self) -> tuple[str, ...]:
-        """Return a complaint for each variable with our prefix that names no setting."""
-        return tuple(
-            f"environment: there is no variable {name}{did_you_mean(name, self._names)}"
-            for name in sorted(self._environ)
-            if name.startswith(PREFIX) and name not in self._names
-        )
-
-
-def _given(value: object, variable: str) -> Given:
-    return Given(value, f"environment {variable}", variable)
-
-
-def _own_sources(file: FileLayers, variables: Iterable[Variable], texts: Mapping[str, str]) -> OwnSources:
-    """Return what a dialect's own file and variables say."""
-    layers: dict[bool, dict[str, Given]] = {False: {}, True: {}}
-    problems = []
-    for variable in variables:
-        text = texts.get(variable.name, "").strip()
-        try:
-            found = variable.read(text) if text else {}
-        except ValueError as error:
-            problems.append(f"{variable.name}: {shown(text)} {error}; it is ignored")
-            continue
-        layers[variable.overrides] |= {name: _given(value, variable.name) for name, value in found.items()}
-    return OwnSources(file, layers[False], layers[True], tuple(problems))
-
-
-class _State(NamedTuple):
-    """What the files say, and the policies that follow."""
-
-    file: FileLayers
-    # By dialect.
-    own_files: Mapping[str, FileLayers]
-    # A file that may only lower budgets.
-    offering: FileLayers
-    config: str | None
-    policies: dict[tuple[str | None, str | None, Snapshot], Policy]
 
 
 class Settings:
@@ -160,19 +77,22 @@ class Settings:
         self._environment = Environment(environ, own_only)
         self._interval = interval
         self._say_to = say or _log
-        self._lock = threading.Lock()
         self._said: set[str] = set()
         self._of_files: set[str] = set()
-        self._said_lock = threading.Lock()
-        self._own_files: dict[str, WatchedFile] = {}
+        # For everything but a call that finds nothing changed.
+        self._lock = threading.RLock()
         self._due = 0.0
-        config = self._environment.read(self._environment.snapshot()).config
-        self._file = settings_file(self._path or config, self._start)
-        self._state = _State(FileLayers(), NOTHING, FileLayers(), config, {})
+        self._policies: dict[tuple[str | None, str | None, Snapshot], Policy] = {}
+        self._config = self._environment.texts(self._environment.snapshot()).get(CONFIG)
+        # By dialect; ours has no name.
+        self._files = {"": settings_file(self._path or self._config, self._start)}
+        self._contents: dict[str, Contents] = {}
+        # What a file says that may only lower budgets.
+        self._offering = Contents()
         with self._lock:
-            self._look(self._state.config)
-        if not own_only:
-            self._say(self.unknown_variables())
+            self._look(is_new=True)
+            if not own_only:
+                self._say(self.unknown_variables())
 
     def policy(
         self,
@@ -184,148 +104,309 @@ class Settings:
         """Return the policy for a call: of which tool, with which arguments, and in a dialect chosen in code."""
         if time.monotonic() >= self._due and self._lock.acquire(blocking=False):
             try:
-                self._look(self._state.config)
+                self._look()
             finally:
                 self._lock.release()
         snapshot = self._environment.snapshot()
-        policy = self._state.policies.get((tool, dialect, snapshot))
+        policy = self._policies.get((tool, dialect, snapshot))
         if policy is None:
-            policy = self._compose(tool, dialect, snapshot)
+            with self._lock:
+                policy = self._compose(tool, dialect, snapshot)
         if arguments is None or BUDGET_ARGUMENT not in arguments:
             return policy
         return policy.with_budget(arguments[BUDGET_ARGUMENT])
-
-    def may_place(self, policy: Policy) -> bool:
-        """Whether the file may say where results are kept: only one that somebody vouches for."""
-        from_environment = policy.sources.get("vault", "").startswith(("environment", PREFIX))
-        return from_environment or self._file.is_accepted
 
     @property
     def file(self) -> str | None:
         """The file that is in force, as people call it."""
         return self._file.name
 
+    @property
+    def _file(self) -> WatchedFile:
+        return self._files[""]
+
+    def may_place(self, policy: Policy) -> bool:
+        """Whether the file may say where results are kept: only one that somebody vouches for."""
+        return policy.sources.get("vault", "").startswith("environment") or self._file.is_accepted
+
     def problems(self, dialect: str = "native") -> tuple[str, ...]:
         """Return what is wrong with the files, including one that the dialect brings along."""
-        found = [self._file.problem, *self._state.file.problems]
-        if (own := self._own_files.get(dialect)) is not None:
-            found += [own.problem, *self._state.own_files[dialect].problems]
-        return tuple(problem for problem in found if problem)
+        found: list[str] = []
+        for name in ("", dialect):
+            if name in self._files:
+                found += [self._files[name].problem or "", *self._contents[name].problems]
+        return tuple(filter(None, found))
+
+    def unknown_variables(self) -> tuple[str, ...]:
+        """Return what is wrong with the names of variables."""
+        return self._environment.unknown()
+
+    # -- a file that was only found -----------------------------------------------------------------------------
 
     def ignored(self) -> tuple[str, ...]:
         """Return what is ignored because nobody vouches for the file, and how to accept it; or nothing."""
-        if self._trust_found or self._file.is_accepted:
-            return ()
-        names = self._file.layers.beyond_budgets()
+        names = [
+            ".".join(filter(None, (kind and f"{kind}s", table, name)))
+            for (kind, table), layer in self._offering.layers.items()
+            for name in (layer if kind != "profile" else ("",))
+            if name not in BUDGETS
+        ]
         if not names:
             return ()
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
         return (f"{self._file.name}: ignored: {', '.join(names[:_LISTED])}{more}{self._advice()}",)
 
     def lowered(self, policy: Policy) -> Policy:
-        """Return the policy with the budgets of a file that may only lower them. Complaints become problems."""
-        policy, wrong = policy.lowered()
+        """Return the policy with the offered budgets that are lower. Complaints about others become problems.
+
+        An offer ranks below everything that somebody chose: it counts only where nothing is set.
+        """
+        wrong = []
+        for name, given in policy.offers:
+            names = {name, RIVALS.get(name, name)}
+            if any(policy.sources.get(each, BUILT_IN) != BUILT_IN for each in names):
+                continue
+            offered = replace(policy, **{**dict.fromkeys(names), name: given.value})
+            before, settled = policy.allowance, offered.allowance
+            if name == "max_tokens":
+                is_lower, limit = settled.ceiling <= before.ceiling, f"{before.ceiling} tokens"
+            else:
+                lowest, limit = settled.budget, f"{before.limit} {before.unit}"
+                is_lower = not before.budget or (lowest is not None and lowest.is_within(before.budget))
+            if is_lower:
+                sources = MappingProxyType({**policy.sources, name: given.source})
+                policy = replace(offered, sources=sources)
+            else:
+                why = f"is ignored: it may not exceed {limit}{self._advice()}"
+                wrong.append(f"{given.place}: {name} = {given.value} {why}")
         if not wrong:
             return policy
-        problems = tuple(f"{problem}{self._advice()}" for problem in wrong)
-        with self._said_lock:  # another version of the file may be told the same
-            self._of_files |= set(problems)
-        self._say(problems)
-        return msgspec.structs.replace(policy, problems=(*policy.problems, *problems))
-
-    def _settled_dialect(self, given: Given, problems: list[str]) -> Given | None:
-        """Return a dialect that the file chose, its path taken from there; None if the file may not choose it."""
-        if registry.is_code(given.value) and not self._file.is_accepted:
-            problems.append(
-                f"{given.place}: dialect = {shown(given.value)} is ignored: a file that was found, not named, may "
-                f"not run code. To accept it: {self._accept()}"
-            )
-            return None
-        return given._replace(value=registry.located(given.value, os.path.dirname(self._file.path)))
-
-    def _accept(self) -> str:
-        import shlex
-
-        return f"mcp-envelope trust {shlex.quote(self._file.path)}"
+        with self._lock:
+            self._of_files.update(wrong)  # another version of the file may be told the same
+            self._say(wrong)
+        return replace(policy, problems=(*policy.problems, *wrong))
 
     def _advice(self) -> str:
-        why = "a file that was found, not named, may only lower budgets"
-        return f"; {why}. To accept it: {self._accept()}"
+        return f"; a file that was found, not named, may only lower budgets. {self._how_to_accept()}"
 
-    def unknown_variables(self) -> tuple[str, ...]:
-        """Return what is wrong with the names of variables."""
-        return self._environment.unknown()
+    def _how_to_accept(self) -> str:
+        import shlex
 
-    def _look(self, config: str | None) -> None:
-        """Look at the files. The lock is held."""
-        renamed = config != self._state.config
-        if renamed:
-            self._file = settings_file(self._path or config, self._start)
-        changed = [file.look() for file in (self._file, *self._own_files.values())]
-        if any(changed) or renamed or self._own_files.keys() != self._state.own_files.keys():
-            file, offering = self._file.layers.with_dialects(self._settled_dialect), FileLayers()
-            if not (self._trust_found or self._file.is_accepted):
-                file, offering = FileLayers(problems=file.problems), file
+        return f"To accept it: mcp-envelope trust {shlex.quote(self._file.path)}"
+
+    def _runs_code(self, name: str, given: Given) -> str:
+        if name != "dialect" or not registry.is_code(given.value):
+            return ""
+        why = "a file that was found, not named, may not run code"
+        return f"dialect is ignored: {why}. {self._how_to_accept()}"
+
+    # -- looking, with the lock held ----------------------------------------------------------------------------
+
+    def _look(self, is_new: bool = False) -> None:
+        """Look at the files; one of them may not have been looked at before."""
+        changed = [file.look() for file in self._files.values()]
+        if is_new or any(changed):
+            file, self._offering = self._file.contents, Contents()
+            if not self._file.is_accepted:
+                file = file.without(self._runs_code)
+                if not self._trust_found:
+                    file, self._offering = Contents(problems=file.problems), file
             # A dialect's file may name the profiles of ours, which is why only now can they be checked.
-            own_files = {
-                name: own.layers.with_known_profiles(file.profiles) for name, own in self._own_files.items()
-            }
-            self._state = _State(file, own_files, offering, config, {})
-            wrong = {problem for name in ("", *own_files) for problem in self.problems(name)}
-            with self._said_lock:  # what was fixed may be said again
-                self._said -= self._of_files - wrong
+            own = {name: each.contents.with_known_profiles(file) for name, each in self._files.items()}
+            self._contents, self._policies = {**own, "": file}, {}
+            wrong = {problem for name in self._files for problem in self.problems(name)}
+            self._said -= self._of_files - wrong  # what was fixed may be said again
             self._of_files = wrong
-            for watched in (self._file, *self._own_files.values()):
-                for each in watched.take_news():
-                    self._say_to(each)
+            for watched in self._files.values():
+                while watched.news:
+                    self._say_to(watched.news.pop(0))
             for each in self.ignored():
                 self._say_to(each)
             self._say(self.problems())
         self._due = time.monotonic() + self._interval
 
+    def _say(self, problems: Iterable[str]) -> None:
+        for problem in problems:
+            if problem not in self._said:
+                if len(self._said) > _REMEMBERED:
+                    self._said.clear()
+                self._said.add(problem)
+                self._say_to(problem)
+
+    # -- composing, with the lock held --------------------------------------------------------------------------
+
     def _compose(self, tool: str | None, dialect: str | None, snapshot: Snapshot) -> Policy:
-        read = self._environment.read(snapshot)
-        if read.config != self._state.config:
-            with self._lock:
-                self._look(read.config)
         # What the program chose is its author's mistake if it is wrong, and raises.
-        named = None if dialect is None else dialect_named(dialect).name
-        chosen = NOTHING if named is None else {"dialect": Given(named, IN_CODE, IN_CODE)}
-
-        def own_sources(name: str) -> OwnSources:
-            nonlocal snapshot, read
-            spoken = dialect_named(name)
-            if not spoken.has_sources:
-                return OwnSources()
-            with self._lock:
-                if self._environment.watch(spoken.variables):
-                    snapshot = self._environment.snapshot()
-                    read = self._environment.read(snapshot)
-                if spoken.file is not None and name not in self._own_files:
-                    # Only those who speak the dialect hear of its file.
-                    self._own_files[name] = own_file(spoken.file, self._start)
-                    self._look(self._state.config)
-            file = self._state.own_files.get(name, FileLayers())
-            return _own_sources(file, spoken.variables, read.texts)
-
-        policy = compose(tool, self._state.file, read.layer, own_sources, chosen)
-        state = self._state
-        problems = (*read.problems, *policy.problems)
-        policy = msgspec.structs.replace(policy, problems=problems, offers=state.offering.offers(tool))
+        chosen = {} if dialect is None else {"dialect": Given(dialect_named(dialect).name, IN_CODE, IN_CODE)}
+        texts = self._environment.texts(snapshot)
+        if texts.get(CONFIG) != self._config:
+            self._config = texts.get(CONFIG)
+            self._files[""] = settings_file(self._path or self._config, self._start)
+            self._look(is_new=True)
+        file = self._contents[""]
+        environment = _environment(texts).with_known_profiles(file)
+        problems, tools = [*environment.problems], file.for_tool(tool)
+        fold = _Fold(file, [file.layer()], [*tools, environment.layer(), chosen], problems)
+        spoken = dialect_named(fold.values["dialect"])
+        if spoken.has_sources:
+            # Only those who speak the dialect hear of its variables and its file.
+            is_new = self._environment.watch(variable.name for variable in spoken.variables)
+            if spoken.file is not None and spoken.name not in self._files:
+                self._files[spoken.name] = own_file(spoken.file, self._start)
+                self._look(is_new := True)
+            if is_new:
+                return self._compose(tool, dialect, self._environment.snapshot())
+            own = self._contents.get(spoken.name, Contents())
+            weak, strong = _own_variables(spoken.variables, texts, problems)
+            # Whatever its sources say, the dialect stays.
+            stays = {"dialect": Given(spoken.name, fold.sources["dialect"], "")}
+            above = [*own.for_tool(tool), *tools, weak, environment.layer(), strong, stays]
+            fold = _Fold(file, [own.layer(), file.layer()], above, problems)
+        policy = replace(fold.policy(problems), offers=self._offers(tool))
         self._say((*policy.problems, *self.problems(policy.dialect)))
-        if len(state.policies) >= _KEPT:
-            state.policies.clear()
-        state.policies[tool, dialect, snapshot] = policy
+        if len(self._policies) >= _KEPT:
+            self._policies.clear()
+        self._policies[tool, dialect, snapshot] = policy
         return policy
 
-    def _say(self, problems: Iterable[str]) -> None:
-        with self._said_lock:
-            fresh = [problem for problem in dict.fromkeys(problems) if problem not in self._said]
-            if len(self._said) > _REMEMBERED:
-                self._said.clear()
-            self._said.update(fresh)
-        for problem in fresh:
-            self._say_to(problem)
+    def _offers(self, tool: str | None) -> tuple[tuple[str, Given], ...]:
+        layers = [self._offering.layer(), *self._offering.for_tool(tool)]
+        return tuple((name, layer[name]) for layer in reversed(layers) for name in BUDGETS if name in layer)
+
+
+class _Fold:
+    """What layers add up to, with those of the profile between the ones below and above it."""
+
+    def __init__(
+        self, file: Contents, below: Sequence[Layer], above: Sequence[Layer], problems: list[str]
+    ) -> None:
+        chosen = [layer["profile"].value for layer in (*below, *above) if "profile" in layer]
+        chain = chosen[-1:] or [PROFILES[0]]
+        while chain[0] not in PROFILES:
+            base = file.layer("profile", chain[0]).get("base")
+            if base is not None and base.value in chain:
+                problems.append(f"{base.place}: {base.value} is based on itself; {PROFILES[0]} is used")
+                base = None
+            chain.insert(0, PROFILES[0] if base is None else base.value)
+        self.detail = chain[0]
+        self.values: dict[str, Any] = {name: setting.default for name, setting in SETTINGS.items()}
+        self.sources = dict.fromkeys(SETTINGS, BUILT_IN)
+        for layer in (*below, *(file.layer("profile", name) for name in chain), *above):
+            for name, given in layer.items():
+                self._add(name, given)
+        try:
+            self.values["dialect"] = dialect_named(self.values["dialect"]).name
+        except ValueError as error:
+            problems.append(f"{self.sources['dialect']}: {error}; native is used")
+            self.values["dialect"], self.sources["dialect"] = "native", BUILT_IN
+
+    def _add(self, name: str, given: Given) -> None:
+        if name == "base":
+            return
+        value, source, _ = given
+        if rival := RIVALS.get(name):
+            self.values[rival], self.sources[rival] = None, BUILT_IN
+        if isinstance(SETTINGS[name].default, Mapping):
+            entries = {**self.values[name], **value}.items()
+            value = MappingProxyType({key: entry for key, entry in entries if entry})  # empty: taken away
+            source = source if self.sources[name] == BUILT_IN else f"{self.sources[name]}, {source}"
+        self.values[name], self.sources[name] = value, source
+
+    def policy(self, problems: list[str]) -> Policy:
+        """Return the policy, its numbers in the dialect's range."""
+        values, sources = self.values, self.sources
+        settled = Policy(**values, sources=sources).allowance
+        problems += [f"{sources[name]}: {problem}" for name, problem in settled.problems]
+        if values[settled.unit] is not None:
+            values[settled.unit] = settled.limit
+        if values["max_tokens"] is not None:
+            values["max_tokens"] = settled.ceiling
+        if values["meter"] == "bytes" != settled.meter:
+            values["meter"], sources["meter"] = None, BUILT_IN
+        unique = tuple(dict.fromkeys(problems))
+        return Policy(**values, detail=self.detail, sources=MappingProxyType(sources), problems=unique)
+
+
+# -- the environment ----------------------------------------------------------------------------------------
+
+
+class Environment:
+    """The variables that we know. A snapshot is a tuple of their raw values, or empty if none is there.
+
+    Variables of a dialect's own join ours when the dialect is first spoken. With `own_only` there are no others.
+    """
+
+    def __init__(self, environ: Mapping[str, str] | None = None, own_only: bool = False) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._raw: Mapping[Any, object] = self._environ
+        self._key: Callable[[str], Any] = str
+        # os.environ encodes, decodes and catches an exception at each get: 20 of them take longer than all the
+        # rest of a call. Below it lies a plain dictionary, which it keeps up to date.
+        raw, encode = getattr(self._environ, "_data", None), getattr(self._environ, "encodekey", None)
+        if isinstance(raw, dict) and encode is not None:
+            self._raw, self._key = raw, encode
+        # They only grow, so that an older snapshot has the values of the first ones.
+        self._names: tuple[str, ...] = ()
+        self._keys: tuple[Any, ...] = ()
+        self.watch([] if own_only else [*(setting.variable for setting in SETTINGS.values()), CONFIG])
+
+    def watch(self, names: Iterable[str]) -> bool:
+        """Look at these variables too; return whether one of them is new."""
+        fresh = [name for name in names if name not in self._names]
+        self._names += tuple(fresh)
+        self._keys += tuple(map(self._key, fresh))
+        return bool(fresh)
+
+    def snapshot(self) -> Snapshot:
+        if self._raw.keys().isdisjoint(self._keys):
+            return ()
+        return tuple(map(self._raw.get, self._keys))
+
+    def texts(self, snapshot: Snapshot) -> dict[str, str]:
+        """Return what the variables say that are set. An empty one counts as not set."""
+        raw = zip(self._names, snapshot, strict=False)
+        return {name: os.fsdecode(each) for name, each in raw if isinstance(each, str | bytes) and each}
+
+    def unknown(self) -> tuple[str, ...]:
+        """Return a complaint for each variable with our prefix that names no setting."""
+        return tuple(
+            f"environment: there is no variable {name}{did_you_mean(name, self._names)}"
+            for name in sorted(self._environ)
+            if name.startswith(PREFIX) and name not in self._names
+        )
+
+
+def _environment(texts: Mapping[str, str]) -> Contents:
+    layer: dict[str, Given] = {}
+    problems: list[str] = []
+
+    def report(variable: str, message: str, *path: str) -> None:
+        problems.append(variable + message)
+
+    for name, setting in SETTINGS.items():
+        if (text := texts.get(variable := setting.variable)) is not None:
+            value = setting.read(setting.parse(text), partial(report, variable))
+            if value is not UNSET:
+                layer[name] = Given(value, f"environment {variable}", variable)
+    without_rival(layer, problems)
+    return Contents({TOP: layer} if layer else NOTHING, tuple(problems))
+
+
+def _own_variables(
+    variables: Iterable[Variable], texts: Mapping[str, str], problems: list[str]
+) -> tuple[Layer, Layer]:
+    """Return what a dialect's own variables say: below ours, and above everything."""
+    layers: tuple[dict[str, Given], dict[str, Given]] = {}, {}
+    for variable in variables:
+        text = texts.get(variable.name, "").strip()
+        try:
+            found = variable.read(text) if text else {}
+        except ValueError as error:
+            problems.append(f"{variable.name}: {shown(text)} {error}; it is ignored")
+            continue
+        source = f"environment {variable.name}"
+        layers[variable.overrides].update({name: Given(each, source, source) for name, each in found.items()})
+    return layers
 
 
 def _folder(start: Path | None) -> Path:

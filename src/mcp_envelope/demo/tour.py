@@ -32,6 +32,8 @@ from ..budget import meter_named
 
 TICKETS = [sys.executable, str(Path(__file__).parent / "tickets.py")]
 LIMIT = 2000
+# The most lines of what the envelope says at one place; it may describe a list on a whole screen.
+LONGEST = 4
 
 PRETTY = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 WIDTH = max(48, min(shutil.get_terminal_size((88, 24)).columns, 110))
@@ -222,7 +224,7 @@ def texts(result: Any) -> list[str]:
 
 
 def tokens(value: Any) -> int:
-    return meter_named("estimate").count(compact(value))
+    return meter_named("exact").count(compact(value))
 
 
 def within(result: Any) -> bool:
@@ -266,13 +268,14 @@ def sizes(before: Any, after: Any) -> None:
 
 
 def outline(document: dict[str, Any]) -> None:
-    """Print an object: the length and first items of its lists, and its notice in full."""
+    """Print an object: the length and first items of its lists, and the beginning of each part of its notice."""
     print("  {")
     for key, value in document.items():
         if key == "_envelope":
             print(paint("33", f'    "{key}": {{'))
             for name, field in value.items():
-                for line in wrap(f'"{name}": {json.dumps(field, ensure_ascii=False)},', " " * 8, " " * 6):
+                said = f'"{name}": {json.dumps(field, ensure_ascii=False)},'
+                for line in shortened(wrap(said, " " * 8, " " * 6)):
                     print(paint("33", line))
             print(paint("33", "    },"))
         elif isinstance(value, list):
@@ -288,8 +291,12 @@ def outline(document: dict[str, Any]) -> None:
 
 def tell(words: str) -> None:
     """Print what the envelope itself says."""
-    for line in wrap(words, indent="    ", first="  "):
+    for line in shortened(wrap(words, indent="    ", first="  ")):
         print(paint("33", line))
+
+
+def shortened(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= LONGEST else [*lines[: LONGEST - 1], clip(f"{lines[LONGEST - 1]} …")]
 
 
 def paint(code: str, text: str) -> str:

@@ -48,7 +48,7 @@ class BudgetRange(msgspec.Struct, frozen=True):
 
     tokens: int | None = DEFAULT_TOKENS
     bytes: int | None = None
-    meter: str = "estimate"
+    meter: str = "exact"
     least_tokens: int = MIN_TOKENS
     least_bytes: int = MIN_BYTES
     most_tokens: int | None = None

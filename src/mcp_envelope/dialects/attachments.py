@@ -45,36 +45,64 @@ def fit_with_attachments(dialect: Dialect, plan: Plan) -> Lanes:
     ):
         warning = _hidden_text(size, plan.outcome.handle)
         if dialect.shows_warnings:
-            plan = replace(plan, outcome=plan.outcome.warned(warning))
+            plan = _lacking(plan, warning)
         else:
             blocks.insert(0, read_block(text_block(warning), "/content"))
     image_cuts = plan.image_cuts
     if not dialect.in_place:
         plan = replace(plan, image_cuts=())
         if dialect.shows_warnings:
-            for said in notice.image_sentences(image_cuts, plan.outcome):
-                plan = replace(plan, outcome=plan.outcome.warned(said))
+            plan = _lacking(plan, *notice.image_sentences(image_cuts, plan.outcome))
             image_cuts = ()
     plan = replace(plan, base=base, payload=_data(payload))
     lanes = dialect.fit(plan)
     if not blocks:
         return lanes
+    bare, told = plan, ""
+    # Many clients show their models the structure alone, so a dialect that has warnings has the note there.
+    noted = not dialect.in_place and dialect.shows_warnings
     room = _room(plan, lanes.content)
     while room > 0:
-        parts = _fitted(plan, blocks, room, () if dialect.in_place else image_cuts)
+        parts = _fitted(plan, blocks, room, () if dialect.in_place else image_cuts, noted=noted)
         if parts is None:
             break
-        if (whole := _joined(plan, lanes, parts)) is not None:
+        if noted and parts.cuts and (said := _told(plan, parts.cuts)) != told:
+            told, plan = said, _lacking(bare, said)
+            lanes = dialect.fit(plan)
+        whole = _joined(plan, lanes, parts)
+        if whole is None:
+            # The document took too much: fit it again to what the blocks leave.
+            smaller = replace(plan, reserved=parts.load + _SEAM)
+            lanes = dialect.fit(smaller)
+            # ctxo's document may exceed its limit, as its contract says.
+            must = plan.budget.is_own and not lanes.content.fits(smaller.limit)
+            whole = _joined(plan, lanes, parts, must=must)
+        if whole is not None and (not told or _says(whole, told)):
             return whole
-        # The document took too much: fit it again to what the blocks leave.
-        smaller = replace(plan, reserved=parts.load + _SEAM)
-        lanes = dialect.fit(smaller)
-        # ctxo's document may exceed its limit, as its contract says.
-        must = plan.budget.is_own and not lanes.content.fits(smaller.limit)
-        if (whole := _joined(plan, lanes, parts, must=must)) is not None:
-            return whole
-        room = room * 3 // 4 - _SEAM
+        if whole is None:
+            room = room * 3 // 4 - _SEAM
+        else:
+            # The document has no room for the note, so it stands behind the blocks.
+            noted, told, plan = False, "", bare
+            lanes = dialect.fit(plan)
     return _without(dialect, plan, len(blocks))
+
+
+def _lacking(plan: Plan, *warnings: str) -> Plan:
+    """Return the plan with what it leaves out beside the data, as warnings."""
+    outcome = plan.outcome
+    for warning in warnings:
+        outcome = outcome.warned(warning)
+    return replace(plan, outcome=replace(outcome, lacks_more=outcome.lacks_more or bool(warnings)))
+
+
+def _told(plan: Plan, cuts: tuple[Cut, ...]) -> str:
+    return notice.sentence(replace(plan.outcome, cuts=cuts), 1, beside_handle=False)
+
+
+def _says(lanes: Lanes, told: str) -> bool:
+    shown = (lanes.structured or lanes.content).measured
+    return told.encode() in shown or encode(told)[1:-1] in shown
 
 
 def _hidden_text(size: int, handle: str | None) -> str:
@@ -107,8 +135,10 @@ def _room(plan: Plan, document: Lane) -> int:
     return min(max(limit - document.load - _SEAM, limit // 2), limit - min(least, document.load + _SEAM))
 
 
-def _fitted(plan: Plan, blocks: Sequence[Block], limit: int, image_cuts: Sequence[Cut]) -> Lane | None:
-    """Return the blocks, without brackets, and a note if not all of them are whole."""
+def _fitted(
+    plan: Plan, blocks: Sequence[Block], limit: int, image_cuts: Sequence[Cut], *, noted: bool
+) -> Lane | None:
+    """Return the blocks, without brackets, and a note if not all of them are whole and it isn't elsewhere."""
     size = sum(block.size for block in blocks) + len(blocks) + 1
 
     def attempt(room: int) -> Lane | None:
@@ -116,9 +146,8 @@ def _fitted(plan: Plan, blocks: Sequence[Block], limit: int, image_cuts: Sequenc
         parts = fit_blocks(blocks, room, cuts)
         if parts is None:
             return None
-        if cuts or image_cuts:
-            outcome = replace(plan.outcome, cuts=(*image_cuts, *cuts))
-            parts.append(text_block(notice.sentence(outcome, 1, beside_handle=False)))
+        if (cuts or image_cuts) and not noted:
+            parts.append(text_block(_told(plan, (*image_cuts, *cuts))))
         return plan.lane(b",".join(parts), tuple(cuts), measured=shown(parts))
 
     most = min(size, plan.budget.most_json)

@@ -90,9 +90,9 @@ class Ctxo(Dialect):
             if (miss := fields_as(_Miss, fields)) is not None and not miss.found:
                 problem = Problem("NOT_FOUND", "Not found.", miss.hint, _others(fields, _Miss))
                 return replace(outcome, miss=problem, status="info", hint=miss.hint), Payload()
-            if (error := fields_as(_Error, fields)) is not None and error.error:
+            if (error := fields_as(_CtxoError, fields)) is not None and error.error:
                 problem = Problem("TOOL_FAILED", error.message)
-                said = _others(fields, _Error)
+                said = _others(fields, _CtxoError)
                 return replace(outcome, error=problem, status="error", said=said), Payload()
         if "_meta" in fields and members is not None and not payload.partial:
             meta = fields_as(_Counts, {"_meta": fields["_meta"]})
@@ -186,7 +186,7 @@ class _Miss(msgspec.Struct):
     hint: str
 
 
-class _Error(msgspec.Struct):
+class _CtxoError(msgspec.Struct):
     error: bool
     message: str
 
@@ -228,6 +228,7 @@ class _Document:
             self.members = [Member(key, encode(key), node.raw)]
             self.size = len(key) + 5 + node.size
         self.lists: dict[int, list[Buffer]] = {}
+        self.names_handle = False
         if plan.payload.partial:
             # This is the beginning of a long list; the rest was only counted.
             self.lists[0] = node.items(0)
@@ -260,6 +261,10 @@ class _Document:
             for index, total in self.totals.items()
             if self.kept[index] < total
         )
+        if cuts and not any(self.kept.values()):
+            # Where nothing is shown, the hint has to say how to go on.
+            self.names_handle = True
+            self.names_handle = self.fits(self._text(truncated=True))
         return (self._text(truncated=True) if cuts else text), cuts
 
     def _cut(self) -> None:
@@ -333,6 +338,8 @@ class _Document:
             cuts = [Cut(f"/{self.members[largest].key}", "items", 0, 1, 0)] if largest is not None else []
             hint = replace(self.outcome, cuts=tuple(cuts)).next_step()
             meta["hint"] = hint or said.get("hint") or _HINT
+            if self.names_handle:
+                meta["hint"] = _with_way(meta["hint"], self.plan)
         elif said:
             meta = dict(said)
         if workspace is not None or "workspace" in said:

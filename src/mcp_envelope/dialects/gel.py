@@ -46,13 +46,13 @@ class Gel(Dialect):
         whole = fields_of(payload, ("content", "structuredContent", "isError"))
         if whole is not None and "structuredContent" in whole:
             # What `compose_tool_payload` returns.
-            result = fields_as(_Result, whole, "structuredContent")
+            result = fields_as(_GelResult, whole, "structuredContent")
             if result is None:
                 return None
             payload = Payload(node=Node(whole["structuredContent"]), blocks=tuple(result.content))
             outcome = replace(outcome, is_error=result.is_error)
         fields = fields_of(payload, ("meta", "data"))
-        spoken = None if fields is None else fields_as(_Envelope, fields, "data")
+        spoken = None if fields is None else fields_as(_GelEnvelope, fields, "data")
         if fields is None or spoken is None:
             return None
         meta = spoken.meta
@@ -104,13 +104,13 @@ class _ToolMeta(msgspec.Struct, rename="camel"):
     rate_limit: dict[str, Any] | None = None
 
 
-class _Envelope(msgspec.Struct):
+class _GelEnvelope(msgspec.Struct):
     """The envelope of a tool that makes it itself."""
 
     meta: _ToolMeta
 
 
-class _Result(msgspec.Struct, rename="camel"):
+class _GelResult(msgspec.Struct, rename="camel"):
     content: list[msgspec.Raw]
     is_error: bool | None = None
 
@@ -360,7 +360,7 @@ def _meta(outcome: Outcome, length: int) -> dict[str, Any]:
         steps.insert(0, _left_out(outcome, length))
     if steps:
         meta["nextSteps"] = steps
-    if outcome.cuts or outcome.extras.get("truncated"):
+    if outcome.cuts or outcome.lacks_more or outcome.extras.get("truncated"):
         meta["truncated"] = True
     if length == 2:
         return meta
@@ -420,6 +420,10 @@ def _texts(outcome: Outcome) -> list[str]:
 def _shown(plan: Plan, truncated: bool, characters: int, links: int) -> _Shown:
     outcome = plan.outcome
     texts = _texts(outcome)
+    is_hidden = outcome.error is not None and bool(plan.hidden)
+    if is_hidden and outcome.handle is not None:
+        # Many clients show the text of a failure alone.
+        texts.insert(1, notice.read_it(outcome.handle))
     inline = _inline(texts, characters)
     texts_cut = inline != texts or links < len(outcome.links)
     preview_cut = False
@@ -438,6 +442,6 @@ def _shown(plan: Plan, truncated: bool, characters: int, links: int) -> _Shown:
         elif preview is not None:
             inline.append(preview.json.decode())
     blocks = [text_block(text) for text in inline]
-    if (truncated or preview_cut or texts_cut) and outcome.handle is not None:
+    if (truncated or preview_cut or texts_cut or is_hidden) and outcome.handle is not None:
         blocks.append(encode(_link(outcome.handle)))
     return _Shown([*blocks, *(encode(dict(link)) for link in outcome.links[:links])], preview_cut, texts_cut)

@@ -13,14 +13,16 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, TypeGuard
 
+import msgspec
 from msgspec.structs import replace
 
 from ..codes import CATALOGUE
-from ..fit.blocks import Block, TextBlock, fit_blocks, is_text, read_blocks
+from ..fit.blocks import Block, TextBlock, best_first, fit_blocks, is_text, read_blocks
 from ..fit.documents import Cut, Fitted, Fitter
-from ..fit.pages import Page
+from ..fit.pages import FittedPage, Page
 from ..fit.record_formats import WORTHWHILE, RecordTable, joined
 from ..fit.text import Ends
 from ..jsontext.document import (
@@ -30,6 +32,7 @@ from ..jsontext.document import (
     Node,
     TooDeep,
     encode,
+    is_bare,
     parse,
     readable,
     sniff,
@@ -38,7 +41,7 @@ from ..jsontext.document import (
 from ..jsontext.errors import WHITESPACE
 from ..lanes import Lane, Lanes, Plan, conforming, first_that_fits, fullest
 from ..outcome import Outcome
-from ..payload import Payload
+from ..payload import Payload, as_document
 from ..schema import FREE, Place, Schema, widen
 from ..schema.widening import either, envelope_schema
 from . import Dialect, notice
@@ -91,7 +94,7 @@ class Native(Dialect):
         ):
             if plan.shares:
                 structured, content = _once(plan, node)
-                plan = plan if structured else plan.halved()
+                plan = replace(plan, reserved=plan.reserved + content.load) if content else plan.halved()
             structured = structured or _structured(plan, node)
             if structured is None:
                 plan = plan.failed(plan.too_large())
@@ -256,13 +259,25 @@ def _once(plan: Plan, node: Node) -> tuple[Lane | None, Lane | None]:
 
     There are none if the text has something else to say, or if the schema has no place for the notice.
     """
-    if plan.payload.blocks is not None or plan.outcome.texts or plan.outcome.links:
+    line, payload = text_block(_IN_STRUCTURE), plan.payload
+    if plan.outcome.texts or plan.outcome.links:
         return None, None
-    line = plan.content([text_block(_IN_STRUCTURE)], ())
-    structured = _structured(replace(plan, reserved=plan.reserved + line.load), node)
+    content: Lane | None = plan.content([line], ())
+    if payload.blocks is not None:
+        others = as_document(payload).blocks or ()
+        said = [index for index, block in enumerate(payload.blocks) if is_text(block)]
+        if len(said) > 1 or any(map(is_text, others)):
+            return None, None
+        # In its place, so that the paths of images stay as they are.
+        blocks = [line if index in said else block for index, block in enumerate(payload.blocks)]
+        shared = plan.halved()
+        content = _blocks(shared, read_blocks(blocks, "head", plan.outcome.link_to, None, plan.image_cuts))
+    if content is None:
+        return None, None
+    structured = _structured(replace(plan, reserved=plan.reserved + content.load), node)
     if structured is None or (structured.cuts and structured.json is structured.body):
         return None, None
-    return structured, line
+    return structured, content
 
 
 def _structured(plan: Plan, node: Node) -> Lane | None:
@@ -341,6 +356,8 @@ def _is_respelled(payload: Payload, lane: Lane) -> bool:
     if payload.text is not None:
         # The notice may stand behind an opening brace.
         return not lane.cuts and payload.text.strip(WHITESPACE)[1:] not in lane.measured
+    if any(cut.kind == "blocks" and cut.rows for cut in lane.cuts):
+        return False  # whole blocks, as they came
     named = {cut.path.split("/")[2] for cut in lane.cuts if cut.path.startswith("/content/")}
     shown = min((cut.kept for cut in lane.cuts if cut.path == "/content"), default=None)
     blocks = enumerate(read_blocks((payload.blocks or ())[:shown]))
@@ -375,9 +392,14 @@ def _document_text(plan: Plan, node: Node, place: Place, like: Lane | None = Non
 
 
 def _blocks(plan: Plan, blocks: Sequence[Block]) -> Lane | None:
+    @cache
+    def order() -> Sequence[int] | None:
+        # Beside a structure they are no table in the stored payload.
+        return best_first(blocks, plan.survey) if plan.payload.node is None else None
+
     def finish(room: int, length: int) -> Lane | None:
         cuts: list[Cut] = []
-        parts = fit_blocks(blocks, room, cuts)
+        parts = fit_blocks(blocks, room, cuts, order)
         if parts is None:
             return None
 
@@ -477,9 +499,8 @@ def _page(plan: Plan, page: Page) -> Lanes:
         if fitted is None:
             return None
         blocks = list(fitted.blocks) if fitted.text is None else [text_block(fitted.text.decode())]
-        if page.shape == "array" and not fitted.cuts:
-            # Gemini CLI refuses a result whose first block is a JSON array.
-            blocks.insert(0, text_block(notice.last_items(page.offset, page.total)))
+        if not fitted.cuts and (note := _whole_note(page, fitted)):
+            blocks.insert(0, text_block(note))
         return plan.content(
             _around(blocks, plan.with_cuts(fitted.cuts), length), fitted.cuts, fitted.next_room
         )
@@ -489,8 +510,23 @@ def _page(plan: Plan, page: Page) -> Lanes:
         plan = plan.failed(plan.too_large())
         content = _failure_only(plan, (Cut(page.path, "bytes", 0, page.size, page.offset),))
     meta = notice.meta(plan.with_cuts(content.cuts))
-    noted = bool(content.cuts) or page.shape == "array" or bool(plan.outcome.warnings)
+    is_whole = page.shape == "array" or content.json.startswith(b"[" + text_block(notice.WHOLE))
+    noted = bool(content.cuts or plan.outcome.warnings or is_whole)
     return Lanes(content, None, bool(plan.is_error), plan.outcome, meta, noted=noted)
+
+
+def _whole_note(page: Page, fitted: FittedPage) -> str:
+    """Return what comes before a whole page: Gemini CLI refuses a first block that is JSON, but no object."""
+    if page.shape == "array":
+        return notice.last_items(page.offset, page.total)
+    first = fitted.text
+    if first is None and fitted.blocks and is_text(fitted.blocks[0]):
+        first = msgspec.json.decode(fitted.blocks[0], type=_Words).text.encode()
+    return "" if first is None or not is_bare(first) else notice.WHOLE
+
+
+class _Words(msgspec.Struct):
+    text: str = ""
 
 
 def _failure_only(plan: Plan, cuts: tuple[Cut, ...]) -> Lane:

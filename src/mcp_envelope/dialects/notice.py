@@ -20,6 +20,8 @@ from ..outcome import Outcome
 ENVELOPE_KEY: Final = "_envelope"
 META_KEY: Final = "io.github.mcp-envelope/notice"
 READ_TOOL: Final = "envelope_read"
+# The note of a page that has all of its value.
+WHOLE: Final = "The whole value:"
 
 # Limits for each length of notice: cuts in `dropped`, cuts in the sentence, characters of a text from the tool,
 # and content blocks made of a reply's texts and links.
@@ -35,8 +37,8 @@ _MOST_COLUMNS: Final = 120
 # What the forms of a list are called.
 _FORMS: Final = {"rows": "rows", "csv": "CSV"}
 # The keys in a path are the payload's: what looks like a path is shown as it is, anything else in quotes.
-_PLAIN_PATH: Final = re.compile(r"[\w/~.$@:+-]{1,200}")
-_LONGEST_PATH: Final = 200
+_PLAIN_PATH: Final = re.compile(r"[\w/~.$@:+*-]{1,200}")
+LONGEST_PATH: Final = 200
 # `_meta` is for machines, so it lists more cuts.
 _LISTED_IN_META: Final = 64
 
@@ -127,17 +129,18 @@ def sentence(outcome: Outcome, length: int = 0, *, beside_handle: bool = True) -
     if len(images) == len(cuts):
         return " ".join(said)
     cuts = [cut for cut in cuts if not cut.said]
-    named = cuts[: _IN_SENTENCE[length]]
+    groups = _together(cuts, _IN_SENTENCE[length])
+    named = groups[: _IN_SENTENCE[length]]
     # The call of envelope_read already names the path of a single cut.
     with_path = len(cuts) > 1 or outcome.handle is None
     # Beside the handle, `dropped` tells which items are shown.
     shown = "; ".join(
-        _described(cut, with_path, outcome.reading is not None, not beside_handle) for cut in named
+        _described(group, with_path, outcome.reading is not None, not beside_handle) for group in named
     )
-    more = len(cuts) - len(named)
+    more = len(cuts) - sum(map(len, named))
     if more:
         shown += f"; and {more} more cut{'s' if more > 1 else ''}"
-    return " ".join([f"{shown[:1].upper()}{shown[1:]}.", _way_back(outcome, named[0], beside_handle), *said])
+    return " ".join([f"{shown[:1].upper()}{shown[1:]}.", _way_back(outcome, cuts[0], beside_handle), *said])
 
 
 def _image(cut: Cut, outcome: Outcome, beside_handle: bool) -> str:
@@ -158,14 +161,47 @@ def image_sentences(cuts: Sequence[Cut], outcome: Outcome) -> list[str]:
     return [_image(cut, outcome, False) for cut in cuts]
 
 
-def _described(cut: Cut, with_path: bool, in_page: bool, with_rows: bool) -> str:
-    where = f" at {_shown(cut.path)}" if cut.path and with_path else ""
+def _described(group: Sequence[Cut], with_path: bool, in_page: bool, with_rows: bool) -> str:
+    cut, several = group[0], len(group) > 1
+    path = _path_of(group) if several else cut.path
+    where = f" at {_shown(path)}" if path and (with_path or several) else ""
+    where = f" in {len(group)} places{where}" if several else where
+    total = sum(each.total for each in group)
     if cut.kind == "bytes":
-        return f"left out {cut.total} bytes{where}"
+        return f"left out {total} bytes{where}"
+    if several:
+        return f"showing {sum(each.kept for each in group)} of {total} {cut.kind}{where}"
     if in_page and cut.kept:
-        return f"{cut.kind} {cut.offset - cut.kept} to {cut.offset - 1} of {cut.total}{where}"
+        most = f"at least {cut.total}" if cut.at_least else str(cut.total)
+        return f"{cut.kind} {cut.offset - cut.kept} to {cut.offset - 1} of {most}{where}"
     which = f" ({cut.rows})" if cut.rows and with_rows else ""
     return f"showing {cut.kept} of {cut.total} {cut.kind}{which}{where}{in_form(cut)}"
+
+
+def _together(cuts: Sequence[Cut], most: int) -> list[list[Cut]]:
+    """Return each cut by itself; if those are too many, the like ones together, so that none goes unmentioned."""
+
+    def alike(cut: Cut) -> tuple[str, int, str]:
+        *_, last = cut.path.split("/")
+        return cut.kind, cut.path.count("/"), "*" if last.isdigit() else last
+
+    def at_one_depth(cut: Cut) -> tuple[str, int]:
+        return cut.kind, cut.path.count("/")
+
+    groups = [[cut] for cut in cuts]
+    for likeness in (alike, at_one_depth):
+        if len(groups) > most:
+            found: dict[Any, list[Cut]] = {}
+            for cut in cuts:
+                found.setdefault(likeness(cut), []).append(cut)
+            groups = list(found.values())
+    return groups
+
+
+def _path_of(group: Sequence[Cut]) -> str:
+    """Return the path that cuts at one depth have in common, with `*` where they differ."""
+    steps = zip(*(cut.path.split("/") for cut in group), strict=True)
+    return "/".join([each[0] if len(set(each)) == 1 else "*" for each in steps])
 
 
 def in_form(cut: Cut) -> str:
@@ -181,7 +217,7 @@ def _way_back(outcome: Outcome, cut: Cut | None, beside_handle: bool) -> str:
         return "The rest was not kept: narrow the request or raise the budget."
     if cut is None:
         return f"Cut to fit. Read on with {READ_TOOL}."
-    is_short = len(cut.path) <= _LONGEST_PATH
+    is_short = len(cut.path) <= LONGEST_PATH
     path = f", path={quoted(cut.path)}" if cut.path and is_short else ""
     offset = f", offset={cut.offset}" if cut.offset and is_short else ""
     handle = "handle" if beside_handle else f"handle={quoted(outcome.handle)}"
@@ -214,23 +250,33 @@ def last_items(first: int, total: int) -> str:
 
 
 def _shown(path: str) -> str:
-    return path if _PLAIN_PATH.fullmatch(path) else quoted(_clipped(path, _LONGEST_PATH))
+    return path if _PLAIN_PATH.fullmatch(path) else quoted(_clipped(path, LONGEST_PATH))
 
 
 def _dropped(cuts: Sequence[Cut], most: int) -> list[dict[str, Any]]:
-    return [_dropped_entry(cut) for cut in _by_loss(cuts)[:most]]
+    groups = _together(_by_loss(cuts), most)[:most]
+    return [_dropped_entry(group[0]) if len(group) == 1 else _dropped_entries(group) for group in groups]
+
+
+def _dropped_entries(group: Sequence[Cut]) -> dict[str, Any]:
+    """Return an entry for several cuts."""
+    kept, total = sum(cut.kept for cut in group), sum(cut.total for cut in group)
+    together = Cut(_path_of(group), group[0].kind, kept, total, 0)
+    return {**_dropped_entry(together), "places": len(group)}
 
 
 def _by_loss(cuts: Sequence[Cut]) -> list[Cut]:
     """Return the cuts with missing blocks first, then by how much was lost; what can't be read in parts is last."""
-    return sorted(cuts, key=lambda cut: (cut.kind != "blocks", cut.kind == "bytes", -cut.dropped))
+    return sorted(cuts, key=lambda cut: (cut.kind != "blocks", cut.kind == "bytes", -cut.loss))
 
 
 def _dropped_entry(cut: Cut) -> dict[str, Any]:
-    path, kept = _clipped(cut.path, _LONGEST_PATH), cut.rows or cut.kept
+    path, kept = _clipped(cut.path, LONGEST_PATH), cut.rows or cut.kept
     entry: dict[str, Any] = {"path": path, "kept": kept, "total": cut.total}
     if cut.kind != "items":
         entry["unit"] = cut.kind
+    if cut.at_least:
+        entry["atLeast"] = True
     return entry
 
 

@@ -88,8 +88,8 @@ class Scalpel(Dialect):
         )
 
     def recognise(self, payload: Payload, outcome: Outcome) -> tuple[Outcome, Payload] | None:
-        fields = fields_of(payload, _Envelope.__struct_fields__)
-        spoken = None if fields is None else fields_as(_Envelope, fields, "data")
+        fields = fields_of(payload, _ScalpelEnvelope.__struct_fields__)
+        spoken = None if fields is None else fields_as(_ScalpelEnvelope, fields, "data")
         if fields is None or spoken is None or ("data" not in fields and spoken.error is None):
             return None
         if len(fields) == 1 and "data" in fields and kind_of(fields["data"]) not in ("object", "null"):
@@ -113,7 +113,7 @@ class Scalpel(Dialect):
         return outcome, Payload(node=Node(fields["data"]), blocks=payload.blocks) if has_data else Payload()
 
     def data_schema(self, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        return member_schema(schema, "data", known=_Envelope.__struct_fields__)
+        return member_schema(schema, "data", known=_ScalpelEnvelope.__struct_fields__)
 
     def fit(self, plan: Plan) -> Lanes:
         problem = plan.outcome.error or plan.outcome.miss
@@ -132,13 +132,13 @@ class Scalpel(Dialect):
         return Lanes(content, envelope, False, plan.outcome, meta)
 
 
-class _Error(msgspec.Struct, forbid_unknown_fields=True):
+class _ScalpelError(msgspec.Struct, forbid_unknown_fields=True):
     error: str
     error_code: str
     error_details: dict[str, Any] | None = None
 
 
-class _Envelope(msgspec.Struct):
+class _ScalpelEnvelope(msgspec.Struct):
     """The envelope of a tool that makes it itself."""
 
     tier: str | None = None
@@ -147,7 +147,7 @@ class _Envelope(msgspec.Struct):
     request_id: str | None = None
     capabilities: tuple[str, ...] | None = None
     duration_ms: float | None = None
-    error: _Error | None = None
+    error: _ScalpelError | None = None
     upgrade_hints: tuple[UpgradeHint, ...] | None = None
     data: None = None
 

@@ -7,6 +7,7 @@ as in any dialect; `dropped` names the list that lost most, and its note covers 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -18,12 +19,13 @@ from ..budget import Budget, check_whole, meter_named
 from ..codes import CATALOGUE, Problem
 from ..fit.documents import Cut, Fitted
 from ..fit.ranking import rank
-from ..jsontext.document import Node, encode, text_block, written
+from ..jsontext.document import Node, encode, quoted, text_block, written
 from ..lanes import Lane, Lanes, Plan, first_that_fits, fit_data
 from ..outcome import Outcome
 from ..payload import Payload
 from ..schema.widening import embed
 from . import BudgetRange, Dialect, fields_as, fields_of, member_schema
+from .notice import LONGEST_PATH
 
 DEFAULT: Final = 2000
 LEAST: Final = 100
@@ -59,6 +61,7 @@ _RANKINGS: Final = {"references": rank("file", "line"), "neighbors": rank("-hubS
 # Shortened before any other string.
 _SNIPPETS: Final = frozenset({"snippet"})
 _CLIP: Final = (100_000, 120, 40)
+_PLAIN_NAME: Final = re.compile(r"[\w$@.:+*/~-]{1,40}")
 
 
 class Transcend(Dialect):
@@ -107,8 +110,8 @@ class Transcend(Dialect):
         )
 
     def recognise(self, payload: Payload, outcome: Outcome) -> tuple[Outcome, Payload] | None:
-        fields = fields_of(payload, _Envelope.__struct_encode_fields__)
-        spoken = None if fields is None else fields_as(_Envelope, fields, "data")
+        fields = fields_of(payload, _TranscendEnvelope.__struct_encode_fields__)
+        spoken = None if fields is None else fields_as(_TranscendEnvelope, fields, "data")
         if fields is None or spoken is None or (spoken.error is None) != spoken.ok:
             return None
         if spoken.ok and "data" not in fields:
@@ -125,7 +128,7 @@ class Transcend(Dialect):
         return replace(outcome, error=Problem(code, message, hint, details), status="error"), data
 
     def data_schema(self, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        return member_schema(schema, "ok", "data", known=_Envelope.__struct_encode_fields__)
+        return member_schema(schema, "ok", "data", known=_TranscendEnvelope.__struct_encode_fields__)
 
     def fit(self, plan: Plan) -> Lanes:
         problem = plan.outcome.error or plan.outcome.miss
@@ -144,7 +147,7 @@ class Transcend(Dialect):
         return Lanes(content, envelope, is_error, plan.outcome, None)
 
 
-class _Envelope(msgspec.Struct, rename="camel"):
+class _TranscendEnvelope(msgspec.Struct, rename="camel"):
     """The envelope of a tool that makes it itself."""
 
     ok: bool
@@ -195,7 +198,7 @@ def _framed(
 ) -> Lane:
     budget = plan.budget
     said = plan.outcome.said
-    after: dict[str, Any] = {"truncated": bool(cuts or is_hidden or said)}
+    after: dict[str, Any] = {"truncated": bool(cuts or is_hidden or said or plan.outcome.lacks_more)}
     own = said.get("dropped") if length < 2 else None
     if cuts:
         after["dropped"] = _dropped(plan, cuts, length)
@@ -245,17 +248,19 @@ def _counted(cut: Cut) -> str:
 
 
 def _noun(cut: Cut) -> str:
-    """Return the name of the list, or what was cut if it has no name."""
+    """Return the name of the list, or what was cut if it has none that could stand in a sentence of ours."""
     steps = [step for step in cut.path.split("/") if step and not step.isdigit()]
-    return steps[-1].replace("~1", "/").replace("~0", "~")[:40] if steps else cut.kind
+    name = steps[-1].replace("~1", "/").replace("~0", "~") if steps else ""
+    return name if _PLAIN_NAME.fullmatch(name) else cut.kind
 
 
 def _way_back(outcome: Outcome, cut: Cut, length: int) -> str:
     hint = outcome.next_step()
     way = _clipped(hint, length) if hint else "Raise tokenBudget or narrow the request."
     if outcome.handle is not None:
-        path = f", path={encode(cut.path).decode()}" if cut.path and length < 2 else ""
-        offset = f", offset={cut.offset}" if cut.offset else ""
+        is_short = len(cut.path) <= LONGEST_PATH
+        path = f", path={quoted(cut.path)}" if cut.path and is_short and length < 2 else ""
+        offset = f", offset={cut.offset}" if cut.offset and is_short else ""
         way = f'Read on: envelope_read(handle="{outcome.handle}"{outcome.reading or ""}{path}{offset}).' + (
             f" {way}" if hint else ""
         )

@@ -2,12 +2,13 @@
 
 Strategy: every block knows its size and the least it can be cut to, and fits itself into its share. Text is cut
 at line ends, or as JSON if it is JSON; links stay; an image, audio or a blob is kept whole or replaced by a
-line that describes it. If there are too many blocks, the first ones stay.
+line that describes it. If there are too many blocks, the first ones stay. Blocks with a record each are a list
+like any other: those worth keeping stay, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final
@@ -15,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from ..jsontext.document import TEXT_CLOSE, TEXT_OPEN, Buffer, Node, TooDeep, encode, text_block, unescaped
-from .documents import FEW_FIT, FEW_ITEMS, USEFUL_SHARE, Cut, Fitter, share
+from .documents import FEW_FIT, FEW_ITEMS, USEFUL_SHARE, Cut, Fitter, first_gap, ranges, share
 from .survey import Survey
 from .text import Ends, characters, fit_text, lines
 
@@ -25,6 +26,9 @@ SCHEME: Final = "envelope://"
 _TEXT_FLOOR: Final = 96
 _TRIES: Final = 64
 _SAMPLE: Final = 1 << 16
+# Blocks that are larger together aren't opened to see whether they are records, in bytes.
+_OPENED: Final = 8 << 20
+_CONTENT: Final = "/content"
 # A block that holds a file is larger, in bytes.
 _SMALLEST_FILE: Final = 512
 
@@ -288,8 +292,31 @@ def _split(raw: Buffer, key: str) -> tuple[bytes, Buffer, bytes] | None:
     return b"{%b%b" % (before, pairs[at][1]), pairs[at][2], b"%b}" % after
 
 
-def fit_blocks(blocks: Sequence[Block], room: int, cuts: list[Cut]) -> list[bytes] | None:
-    """Return the blocks in at most `room` bytes, commas included, and add the cuts to `cuts`."""
+def best_first(blocks: Sequence[Block], survey: Survey) -> Sequence[int] | None:
+    """Return the indices of blocks that are records, those to keep first; None if the beginning is to be kept."""
+    if len(blocks) <= FEW_ITEMS or sum(block.size for block in blocks) > _OPENED:
+        return None
+    records: list[Buffer] = []
+    for block in blocks:
+        held = block.node.inner() if isinstance(block, TextBlock) and block.node is not None else None
+        if held is None or held.kind != "object":
+            return None
+        records.append(held.raw)
+    rows = Node(b"[%b]" % b",".join(records))
+    survey.cut_list(_CONTENT, rows)
+    return survey.order(_CONTENT, rows)
+
+
+def fit_blocks(
+    blocks: Sequence[Block],
+    room: int,
+    cuts: list[Cut],
+    order: Callable[[], Sequence[int] | None] = lambda: None,
+) -> list[bytes] | None:
+    """Return the blocks in at most `room` bytes, commas included, and add the cuts to `cuts`.
+
+    `order` is asked for the indices of many blocks, those to keep first, if some have to go.
+    """
     sizes = [block.size for block in blocks]
     if sum(sizes) + len(blocks) + 1 <= room:
         return [bytes(part) for block in blocks if (part := block.fit(block.size, cuts)) is not None]
@@ -300,12 +327,16 @@ def fit_blocks(blocks: Sequence[Block], room: int, cuts: list[Cut]) -> list[byte
         floor if isinstance(block, OpaqueBlock) and size > room // FEW_ITEMS else size
         for block, size, floor in zip(blocks, sizes, floors, strict=True)
     ]
-    kept = _fitting(whole, room) if len(blocks) > FEW_ITEMS else 0
+    first = (order() if len(blocks) > FEW_ITEMS else None) or range(len(blocks))
+    kept = _fitting([whole[index] for index in first], room) if len(blocks) > FEW_ITEMS else 0
+    places = sorted(first[:kept])
     if kept < FEW_FIT:
         several = len(blocks) if len(blocks) <= FEW_ITEMS else max(room // USEFUL_SHARE, FEW_FIT)
         kept = max(1, _fitting(floors[:several], room))
+        places = list(range(kept))
     room -= 1 + kept
-    chosen, sizes, floors = blocks[:kept], sizes[:kept], floors[:kept]
+    chosen = [blocks[place] for place in places]
+    sizes, floors = [[each[place] for place in places] for each in (sizes, floors)]
     shares = share(sizes, floors, room)
     if shares is None:
         return None
@@ -324,7 +355,9 @@ def fit_blocks(blocks: Sequence[Block], room: int, cuts: list[Cut]) -> list[byte
         slack += granted - len(part)
         parts.append(part)
     if kept < len(blocks):
-        cuts.append(Cut("/content", "blocks", kept, len(blocks), kept))
+        offset = first_gap(places)
+        rows = ranges(places) if offset < kept else ""
+        cuts.append(Cut(_CONTENT, "blocks", kept, len(blocks), offset, rows))
     return parts
 
 

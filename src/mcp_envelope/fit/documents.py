@@ -38,6 +38,7 @@ _ESCAPES_IN: Final = 4096
 _TRIES: Final = 60
 # After this many members that are too large, the rest of a map is skipped.
 _MISSES: Final = 64
+_LINE: Final = 100
 # The smallest possible member: `"":0,`
 _SMALLEST_MEMBER: Final = 5
 
@@ -47,8 +48,9 @@ class Cut:
     """One omission. The path leads into the original; `offset` is where to read on, at the first thing left out.
 
     `rows` tells which items of a list are kept, such as `0-16, 212`, if those are not only the first ones and they
-    are in their original order; `form` how they are spelled, if not as they came, and `columns` their keys. Of an
-    image, `said` says what is shown, and `way` what a call for the rest is for, which asks for a `region`.
+    are in their original order; `form` how they are spelled, if not as they came, and `columns` their keys.
+    `at_least` says that the total may be larger, as not all were counted. Of an image, `said` says what is shown,
+    and `way` what a call for the rest is for, which asks for a `region`.
     """
 
     path: str
@@ -62,11 +64,17 @@ class Cut:
     region: str = ""
     form: str = ""
     columns: tuple[str, ...] = ()
+    at_least: bool = False
 
     @property
     def dropped(self) -> int:
         # What is before a page was not left out by it.
         return self.total - (self.kept if self.kind == "bytes" else max(self.kept, self.offset))
+
+    @property
+    def loss(self) -> int:
+        """How much is lost, in characters: an item or a member counts like a short line of them."""
+        return self.dropped * (1 if self.kind in ("characters", "bytes") else _LINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +238,8 @@ class FitNode:
         return [by_place[index] for index in self.shown]
 
     def cut(self, chosen: Sequence[int], total: int) -> Cut:
-        offset = _first_gap(chosen)
-        rows = _ranges(sorted(chosen)) if self.in_order and offset < len(chosen) else ""
+        offset = first_gap(chosen)
+        rows = ranges(sorted(chosen)) if self.in_order and offset < len(chosen) else ""
         return Cut(self.path, "items", len(chosen), total, offset, rows)
 
     def _ranking(self) -> Ranking | None:
@@ -560,7 +568,9 @@ class Fitter:
             return None
         total = value.node.total()
         if len(chosen) < total:
-            self._cuts.append(Cut(value.path, "properties", len(chosen), total, _first_gap(chosen)))
+            self._cuts.append(Cut(value.path, "properties", len(chosen), total, first_gap(chosen)))
+            if self._survey is not None:
+                self._survey.cut_members(value.path, value.node)
         return b"{%b}" % b",".join(
             [b"%b:%b" % (members[index].raw_key, part) for index, part in zip(chosen, parts, strict=True)]
         )
@@ -585,8 +595,10 @@ class Fitter:
                 left -= around + len(member.value)
                 chosen.add(index)
             elif (
+                # Crumbs of the many lists in a map would look like whole ones, as no notice could list them all.
+                len(members) <= _MANY_MEMBERS
                 # What is not loaded is known by its node alone.
-                value.node.child(index).kind == "array"
+                and value.node.child(index).kind == "array"
                 and (least := around + value.least_child(index, member.value, give, room)) <= left
             ):
                 # Its name stays, if only to tell how many items it had.
@@ -722,7 +734,7 @@ def _with_changed(body: bytes, steps: Sequence[str], change: Callable[[bytes], b
     )
 
 
-def _ranges(indices: Sequence[int]) -> str:
+def ranges(indices: Sequence[int]) -> str:
     """Return ascending indices as text: `0-16, 212`."""
     ends = [place for place, index in enumerate(indices) if indices[place + 1 : place + 2] != [index + 1]]
     starts = [0, *[end + 1 for end in ends[:-1]]]
@@ -730,7 +742,7 @@ def _ranges(indices: Sequence[int]) -> str:
     return ", ".join([f"{first}-{last}" if last > first else str(first) for first, last in pairs])
 
 
-def _first_gap(chosen: Sequence[int]) -> int:
+def first_gap(chosen: Sequence[int]) -> int:
     """Return the first index that was not chosen."""
     if isinstance(chosen, range):
         return len(chosen)

@@ -27,6 +27,8 @@ COSTS: Final = ("largest", "claude", "gpt", "gemini", "bytes")
 TREATMENTS: Final = ("fit", "pass", "store")
 # Larger files aren't decoded, not even to be scaled down.
 MOST_BYTES: Final = 64 << 20
+# What has more pixels isn't left to the client to decode either: this is the limit of the library that most have.
+_MOST_PASSED: Final = 0x3FFF**2
 # What vendors take: the longest side that they don't scale down themselves, and the most bytes of base64.
 _TAKEN: Final = {"claude": (2576, 5_000_000), "gpt": (2048, 16_000_000), "gemini": (3072, 15_000_000)}
 # In a JPEG, the size comes after previews and colour profiles.
@@ -149,7 +151,7 @@ def _shares(found: Sequence[File], budget: ImageBudget) -> list[int | None]:
     largest = room.cost(room.longest, room.longest)
     wanted = [
         largest
-        if max(image.size or (0,)) > room.longest and has_pillow()
+        if max(image.size or (0,)) > room.longest and image.can_be_scaled
         else room.cost(*image.size or (0, 0))
         for image in found[: budget.count]
     ]
@@ -176,13 +178,13 @@ def _stays(image: File, tokens: int | None, budget: ImageBudget) -> bool:
 
 def _fits(image: File, tokens: int | None, budget: ImageBudget) -> bool:
     """Whether an image is shown as it is."""
-    if tokens is None or image.size is None:
+    if tokens is None or image.size is None or image.size[0] * image.size[1] > _MOST_PASSED:
         return False
     room = budget.room(tokens)
     if len(image.data) - 2 > room.most_bytes or room.cost(*image.size) > tokens:
         return False
     # What can't be scaled down here is scaled down by the client, or by the vendor.
-    return max(image.size) <= room.longest or not has_pillow()
+    return max(image.size) <= room.longest or not image.can_be_scaled
 
 
 def _found(blocks: Sequence[Buffer], budget: ImageBudget) -> list[File]:
@@ -268,10 +270,18 @@ class File(msgspec.Struct, frozen=True):
         kind = kind if kind.isprintable() and "/" in kind else "image"
         return f"{kind} of {self.size[0]}×{self.size[1]} pixels" if self.size else kind
 
+    @property
+    def has_too_many_pixels(self) -> bool:
+        return self.size is not None and self.size[0] * self.size[1] > MOST_PIXELS
+
+    @property
+    def can_be_scaled(self) -> bool:
+        return has_pillow() and not self.has_too_many_pixels
+
     def render(self, room: ImageRoom, region: Box | None = None, scale: float | None = None) -> Rendering:
         if len(self.data) > MOST_BYTES:
             raise Unshowable(f"it has {len(self.data)} bytes")
-        if self.size is not None and self.size[0] * self.size[1] > MOST_PIXELS:
+        if self.has_too_many_pixels:
             raise Unshowable("it has too many pixels to be decoded")
         try:
             file = b64decode(_base64(self.data), validate=True)

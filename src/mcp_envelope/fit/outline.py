@@ -16,8 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .columns import Records, csv_columns
-from .profile import Profile, profile, visible
+from .records import Profile, Records, csv_columns, profile, visible
 from .selection import Words, standing_out
 
 _LOOKED_AT: Final = 4 << 20

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import accumulate
@@ -53,11 +53,14 @@ class FittedPage(msgspec.Struct, frozen=True):
 class Page:
     """What follows an offset in the value at a path: `parts`, or the `text` of a string or of plain text.
 
-    `total` counts everything in the value; `whole` says that the parts reach its end. At most `most` bytes can
-    be shown, since no more was loaded. `reading` holds further arguments for the call that reads the next page.
-    `places` says that each item names the place where it can be read whole, so cuts inside it aren't reported.
-    `bytes_in_all` is the size of the value.
+    `total` counts everything in the value, or is what there is `at_least`; `whole` says that the parts reach its
+    end. At most `most` bytes can be shown, since no more was loaded. `reading` holds further arguments for the call
+    that reads the next page. `places` says that each item names the place where it can be read whole, so cuts
+    inside it aren't reported. `bytes_in_all` is the size of the value. `offer` makes the arguments of another call
+    that may be of use, if the page leaves items out.
     """
+
+    offer: Callable[[], str] | None = None
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class Page:
         reading: str = "",
         places: bool = False,
         bytes_in_all: int = 0,
+        at_least: bool = False,
     ) -> None:
         self.path = path
         self.shape = shape
@@ -82,6 +86,7 @@ class Page:
         self.bytes_in_all = bytes_in_all
         self._most = most
         self._places = places
+        self._at_least = at_least
         self.parts = parts
         self._text = text
         self.whole = whole
@@ -96,6 +101,10 @@ class Page:
     def kind(self) -> CutKind:
         kinds: dict[Shape, CutKind] = {"array": "items", "object": "properties", "blocks": "blocks"}
         return kinds.get(self.shape, "characters")
+
+    @cached_property
+    def example(self) -> str:
+        return "" if self.offer is None else self.offer()
 
     def as_json(self, room: int) -> Fitted | None:
         """Return the page as one JSON value, for dialects that put it into a member.
@@ -144,7 +153,9 @@ class Page:
 
     def _rest(self, kept: int) -> Cut | None:
         end = self.offset + kept
-        return None if end >= self.total else Cut(self.path, self.kind, kept, self.total, end)
+        if end >= self.total:
+            return None
+        return Cut(self.path, self.kind, kept, self.total, end, at_least=self._at_least)
 
     def _fit_text(self, room: int) -> FittedPage | None:
         text = self._text

@@ -20,7 +20,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from ..jsontext.document import Buffer
-from .columns import Records
+from .records import Records
 
 _MOST_OF_A_KIND: Final = 8
 # The beginning goes first with so many rows; so many more follow each row that stands out.
@@ -124,7 +124,8 @@ def _extremes(records: Records, words: Collection[str]) -> list[int]:
     for name, values in records.columns.items() if words else ():
         if not any(part.lower() in words for part in (name, *name.split("."), *name.split("_"))):
             continue
-        numbers = [value for value in values if type(value) in (int, float)]
+        is_number = records.kinds(name) & {int, float}
+        numbers = [value for value in values if type(value) in (int, float)] if is_number else []
         if len(numbers) * 2 > len(values):
             found += [values.index(max(numbers)), values.index(min(numbers))]
     return found[:_MOST_OF_A_KIND]
@@ -137,7 +138,7 @@ def _largest(records: Records) -> list[int]:
     for name, values in records.columns.items() if len(records.columns) > 1 else ():
         if not records.kinds(name) or not records.kinds(name) <= {int, float}:
             continue
-        numbers = values if None not in values else [value for value in values if value is not None]
+        numbers = [value for value in values if value is not None] if records.nulls(name) else values
         most = max(numbers)
         index = values.index(most)
         if len(numbers) * 2 > len(values) and index not in (0, last) and numbers.count(most) == 1:
@@ -153,8 +154,15 @@ def _matching(items: Sequence[Buffer], words: Sequence[str]) -> list[int]:
     ends = list(accumulate([len(item) + 1 for item in items]))
     average = len(text) / len(items)
     scores: defaultdict[int, float] = defaultdict(float)
+    absent: list[str] = []
     for word in words:
+        if any(each in word for each in absent):
+            continue  # a phrase with such a word is nowhere, either
         counts = _occurrences(text, ends, word.encode("utf-8", "replace"))
+        if counts is None:
+            continue
+        if not counts:
+            absent.append(word)
         weight = math.log(1 + (len(items) - len(counts) + 0.5) / (len(counts) + 0.5))
         for index, count in counts.items():
             length = 1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * len(items[index]) / average
@@ -162,16 +170,16 @@ def _matching(items: Sequence[Buffer], words: Sequence[str]) -> list[int]:
     return nlargest(_MOST_OF_A_KIND, scores, key=scores.__getitem__)
 
 
-def _occurrences(text: bytes, ends: Sequence[int], word: bytes) -> Counter[int]:
-    """How often a word is in each row that has it; none if it is in so many rows that it says little."""
+def _occurrences(text: bytes, ends: Sequence[int], word: bytes) -> Counter[int] | None:
+    """How often a word is in each row that has it; None if it is so frequent that it says little."""
     most = max(len(ends) // _TELLING, _MOST_OF_A_KIND)
-    if text.count(word) > 2 * most:
-        return Counter()
     found: Counter[int] = Counter()
     at = text.find(word)
-    while at >= 0:
+    for _ in range(2 * most + 1):
+        if at < 0:
+            return found
         found[bisect_right(ends, at)] += 1
         if len(found) > most:
-            return Counter()
+            return None
         at = text.find(word, at + len(word))
-    return found
+    return None

@@ -13,13 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from ..jsontext.document import Node, encode, quoted
-from .columns import identifier, table_names
 
 if TYPE_CHECKING:
     from ..budget import Budget
-    from .columns import Records
     from .documents import Cut
-    from .profile import Profile
+    from .records import Profile, Records
     from .selection import Words
     from .text import Ends
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 _SHARE: Final = 4
 _SMALLEST: Final = 400
 _SMALLEST_BYTES: Final = 1600
-_BYTES_PER_TOKEN: Final = 2.5
+_BYTES_PER_TOKEN: Final = 2.75
 _TRIES: Final = 6
 # How many lists and texts are looked at.
 _MOST: Final = 8
@@ -60,6 +58,7 @@ class Survey:
         self._orders: dict[str, list[int] | None] = {}
         self._lines: dict[str, Sequence[tuple[int, int]]] = {}
         self._profiles: dict[str, Profile | None] = {}
+        self._examples: dict[tuple[str, str], str] = {}
         self._shown: dict[tuple[Any, ...], tuple[Mapping[str, Any], ...]] = {}
 
     def forget(self) -> None:
@@ -85,6 +84,11 @@ class Survey:
         """Take note of a list that was cut."""
         if len(self._nodes) < _MOST:
             self._nodes.setdefault(path, node)
+
+    def cut_members(self, path: str, node: Node) -> None:
+        """Take note of an object that was cut, if it may be a map of records."""
+        if path not in self._nodes and all(memoryview(each.value)[0] == ord("{") for each in node.members()):
+            self.cut_list(path, node)
 
     def order(self, path: str, node: Node) -> list[int] | None:
         """Return the indices of a list's items, those to keep first; None for the beginning."""
@@ -123,16 +127,16 @@ class Survey:
 
     def _records_of(self, path: str) -> Records | None:
         if path not in self._records:
-            from .columns import Records
+            from .records import Records
 
             node = self._nodes.get(path)
-            self._records[path] = None if node is None else Records.of(node)
+            self._records[path] = None if node is None else Records.of(node) or Records.of_members(node)
         return self._records[path]
 
     # -- for the notice ---------------------------------------------------------------------------------------
 
     def profile(self, path: str) -> Profile | None:
-        """Return the profile of a list, or the outline of a text, that was cut."""
+        """Return the profile of a list or a map of records, or the outline of a text, that was cut."""
         if path not in self._profiles:
             made: Profile | None = None
             if path in self._texts:
@@ -140,7 +144,7 @@ class Survey:
 
                 made = outline(self._texts[path], self.words.all, self._table_of(path))
             elif records := self._records_of(path):
-                from .profile import profile
+                from .records import profile
 
                 made = profile(records, self.words.all)
             self._profiles[path] = made
@@ -148,16 +152,27 @@ class Survey:
 
     def example(self, cut: Cut) -> str:
         """Return the arguments of a call that asks for more of what was cut, as an example; "" if there is none."""
+        key = cut.path, cut.kind
+        if key not in self._examples:
+            self._examples[key] = self._example(cut)
+        return self._examples[key]
+
+    def _example(self, cut: Cut) -> str:
+        from .records import identifier, table_names
+
         profile = self.profile(cut.path) if self.describes else None
         fields = profile.fields if profile else {}
-        table = self._tables.get(cut.path) if cut.kind == "items" else None
+        table = self._tables.get(cut.path) if cut.kind in ("items", "properties") else None
+        if cut.kind == "blocks" and cut.path in self._nodes:
+            # A list that was sent as a block for each item.
+            table = table_names([""])[0]
         if cut.path in self._texts:
             if not fields or len(self.blocks) != 1:
                 return f"grep={quoted(next(iter(self.words.values), 'error'))}"
             table = table_names([cut.path])[0]
         if table is None:
             return ""
-        grouped = next((name for name, facts in fields.items() if "values" in facts), None)
+        grouped = next((name for name, facts in fields.items() if len(facts.get("values", ())) > 1), None)
         number = next((name for name, facts in fields.items() if "min" in facts), None)
         if grouped is not None:
             asked = f"SELECT {identifier(grouped)}, count(*) FROM {identifier(table)} GROUP BY 1"
@@ -169,7 +184,7 @@ class Survey:
     @cached_property
     def _tables(self) -> Mapping[str, str]:
         """The names of the tables in the stored payload, by their paths."""
-        from .columns import tables_in
+        from .records import tables_in
 
         for path in ("/structuredContent", ""):
             if path in self.roots:
@@ -181,7 +196,8 @@ class Survey:
 
     def profiles(self, cuts: Sequence[Cut], budget: Budget, limit: int) -> tuple[Mapping[str, Any], ...]:
         """Return the profiles of what was cut, within their share of the budget."""
-        if not self.describes or limit < (_SMALLEST if budget.unit == "tokens" else _SMALLEST_BYTES):
+        share = self.share(budget, limit)
+        if not share:
             return ()
         paths = [cut.path for cut in cuts if cut.path in self._nodes or cut.path in self._texts]
         known = tuple(dict.fromkeys(path for path in paths if self.profile(path)))[:_MOST_SHOWN]
@@ -189,8 +205,13 @@ class Survey:
             return ()
         key = known, limit, budget.unit
         if key not in self._shown:
-            self._shown[key] = self._within(known, budget, limit // _SHARE)
+            self._shown[key] = self._within(known, budget, share)
         return self._shown[key]
+
+    def share(self, budget: Budget, limit: int) -> int:
+        """Return how much of a limit profiles may have."""
+        smallest = _SMALLEST if budget.unit == "tokens" else _SMALLEST_BYTES
+        return limit // _SHARE if self.describes and limit >= smallest else 0
 
     def _within(self, paths: Sequence[str], budget: Budget, share: int) -> tuple[Mapping[str, Any], ...]:
         room = round(share if budget.unit == "bytes" else share * _BYTES_PER_TOKEN)

@@ -22,6 +22,8 @@ Ends = Literal["head", "tail", "both"]
 _TAIL: Final = 5
 
 _CONTINUATION: Final = bytes(range(0x80, 0xC0))
+# A long text is counted piece by piece: whatever is made of it takes memory.
+_PIECE: Final = 1 << 20
 _ELLIPSIS: Final = "…"
 
 
@@ -114,7 +116,10 @@ def _seam(what: str, before: Sequence[bytes] = (b" ",), more: bool = True) -> by
 
 
 def characters(text: bytes) -> int:
-    return len(text) if text.isascii() else len(text.translate(None, _CONTINUATION))
+    if text.isascii():
+        return len(text)
+    pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
+    return sum([len(piece.translate(None, _CONTINUATION)) for piece in pieces])
 
 
 def lines(text: bytes) -> int:

@@ -17,6 +17,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import UNSET, Raw, UnsetType
 
+from .. import extras
 from ..clients.known import Client
 from ..dialects.notice import READ_TOOL
 from ..fit.blocks import is_text
@@ -53,7 +54,7 @@ class Options(TypedDict, total=False):
     ledger: Ledger | bool
 
 
-class _Wire(msgspec.Struct, rename="camel"):
+class _WireResult(msgspec.Struct, rename="camel"):
     content: list[Raw] = []
     structured_content: Raw | UnsetType = UNSET
     is_error: bool | None = False
@@ -62,7 +63,7 @@ class _Wire(msgspec.Struct, rename="camel"):
 
 def wire_form(result: Any) -> Result:
     """Return a result of the official SDK as it goes over the wire."""
-    wire = msgspec.json.decode(result.model_dump_json(by_alias=True, exclude_none=True), type=_Wire)
+    wire = msgspec.json.decode(result.model_dump_json(by_alias=True, exclude_none=True), type=_WireResult)
     structured, meta = (
         None if isinstance(each, UnsetType) else bytes(each) for each in (wire.structured_content, wire.meta)
     )
@@ -159,6 +160,5 @@ def made(kind: type[_Model], result: Mapping[str, Any]) -> _Model:
 
 def missing_library(library: str, error: ImportError) -> ImportError:
     """Return an error that says what to install, for `raise … from error`."""
-    return ImportError(
-        f"{library} is needed here, and is not installed, or too old", name=error.name, path=error.path
-    )
+    words = f"{library} is needed here ({extras.state(library, error)})"
+    return ImportError(words, name=error.name, path=error.path)

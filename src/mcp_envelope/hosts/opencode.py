@@ -31,7 +31,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
     output_path: str = ""
 
 
-class _Output(msgspec.Struct, rename="camel"):
+class _EventOutput(msgspec.Struct, rename="camel"):
     content: list[Raw] | UnsetType = UNSET
     output: str | UnsetType = UNSET
     is_error: bool | None = False
@@ -40,7 +40,7 @@ class _Output(msgspec.Struct, rename="camel"):
 
 class _Event(msgspec.Struct):
     tool: str
-    output: _Output
+    output: _EventOutput
     args: Any = None
 
 

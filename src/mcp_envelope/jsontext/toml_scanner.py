@@ -25,6 +25,9 @@ _STRING: Final = re.compile(
 )
 # Numbers, booleans and times; a time may contain a space.
 _BARE: Final = re.compile(r"[^,\]}#\r\n]*[^,\]}#\r\n \t]")
+# tomllib takes memory by the square of a key's parts: 10,000 of them cost 400 MB.
+_PART: Final = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_LONG_KEY: Final = re.compile(rf"""(?<![\w."'-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{64}}""")
 _AT: Final = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
 
@@ -46,15 +49,17 @@ def parse(text: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any
     import tomllib  # here, because a proxy that finds no settings file never needs it
 
     text = text.removeprefix("\ufeff")
+    if (found := _LONG_KEY.search(text)) is not None:
+        raise NotTOML("a key of more than 64 parts", place(text, found.start()))
     try:
         return tomllib.loads(text, parse_float=parse_float)
     except RecursionError:
         raise NotTOML("nested too deeply") from None
     except ValueError as error:
-        found = _AT.fullmatch(str(error))
-        if found is None:
+        said = _AT.fullmatch(str(error))
+        if said is None:
             raise NotTOML(str(error)) from None
-        reason, line, column = found.groups()
+        reason, line, column = said.groups()
         raise NotTOML(reason, f"line {line}, column {column}" if line else place(text, len(text))) from None
 
 

@@ -107,12 +107,12 @@ async def log_in(wanted: Wanted, known: Login | None, listener: Listener | None,
     url = canonical(wanted.url)
     if not is_safe(url):
         raise Refused(f"{url} is not encrypted: whoever is on the way could read the token (use https)")
-    old = _still_good(wanted, known, listener)
-    async with _Wire() as wire:
+    async with _FlowTransport() as wire:
         said = None if known is None else known.challenge
         said, asks = (await wire.challenge(wanted.url)) if said is None else (said, True)
         if wanted.scope:
             said = replace(said, scope=wanted.scope)
+        old = _still_good(wanted, known, listener, said.scope)
         flow = _Flow(wire, url, wanted, old, listener, show)
         try:
             return await flow.run(said)
@@ -129,7 +129,7 @@ async def log_in(wanted: Wanted, known: Login | None, listener: Listener | None,
             raise Refused(_one_line(str(error))) from None
 
 
-def _still_good(wanted: Wanted, known: Login | None, listener: Listener | None) -> Login | None:
+def _still_good(wanted: Wanted, known: Login | None, listener: Listener | None, scope: str) -> Login | None:
     """What is known of an earlier login, as far as it fits the one that is wanted."""
     if (
         known is None
@@ -144,7 +144,10 @@ def _still_good(wanted: Wanted, known: Login | None, listener: Listener | None) 
     # With a keyring, the secret may go as well.
     wants_secret = str(known.client.get("token_endpoint_auth_method")).startswith("client_secret")
     is_incomplete = wants_secret and not known.secrets.client_secret
-    return replace(known, client={}) if is_registered_elsewhere or is_incomplete else known
+    # An authorization server may hold a client to the scopes that it was registered with.
+    registered = str(known.client.get("scope") or "").split()
+    is_too_little = bool(registered) and not {*scope.split()} <= {*registered}
+    return replace(known, client={}) if is_registered_elsewhere or is_incomplete or is_too_little else known
 
 
 class _Flow:
@@ -152,7 +155,7 @@ class _Flow:
 
     def __init__(
         self,
-        wire: _Wire,
+        wire: _FlowTransport,
         url: str,
         wanted: Wanted,
         old: Login | None,
@@ -354,7 +357,7 @@ async def renewed(login: Login) -> Login:
         login.client_metadata_url,
         login.key_file,
     )
-    async with _Wire() as wire:
+    async with _FlowTransport() as wire:
         flow = _Flow(wire, login.url, wanted, login, None, None)
         try:
             if login.grant == "client_credentials":
@@ -379,7 +382,7 @@ async def revoke(login: Login) -> bool:
     token = login.secrets.refresh_token or login.secrets.access_token
     if not endpoint or not token:
         return False
-    async with _Wire() as wire:
+    async with _FlowTransport() as wire:
         flow = _Flow(wire, login.url, Wanted(login.url, login.grant), login, None, None)
         try:
             context = flow._provider.context
@@ -397,7 +400,7 @@ async def revoke(login: Login) -> bool:
 # -- requests -----------------------------------------------------------------------------------------------
 
 
-class _Wire(httpx2.AsyncBaseTransport):
+class _FlowTransport(httpx2.AsyncBaseTransport):
     """Sends what the flow wants to send, and answers the one request that goes nowhere."""
 
     def __init__(self) -> None:
@@ -409,7 +412,7 @@ class _Wire(httpx2.AsyncBaseTransport):
         self._sent: list[str] = []
         self.provider: OAuthClientProvider | None = None
 
-    async def __aenter__(self) -> _Wire:
+    async def __aenter__(self) -> _FlowTransport:
         return self
 
     async def __aexit__(self, *error: Any) -> None:

@@ -10,7 +10,6 @@ in, the proxy can begin the login itself, for clients that show an address to th
 from __future__ import annotations
 
 import logging
-import shlex
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,7 +24,7 @@ from msgspec.structs import replace
 
 from ..proxy.headers import origin
 from .challenge import challenge_of
-from .store import Challenge, Login, LoginStore, Unstorable, canonical, is_safe
+from .store import Challenge, Login, LoginStore, Unstorable, canonical, is_safe, login_command
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -51,7 +50,7 @@ class LoginSession:
 
     def __init__(self, url: str, store: LoginStore | None = None) -> None:
         self.url = canonical(url)
-        self.command = f"mcp-envelope login {shlex.quote(self.url)}"
+        self.command = login_command(self.url)
         self._store = store or LoginStore()
         self._login: Login | None = None
         self._version: object = None
@@ -194,7 +193,12 @@ class LoginSession:
     async def _log_in(self, *, task_status: anyio.abc.TaskStatus[Invitation | None]) -> None:
         from .redirect import listening
 
-        oauth = await _oauth()
+        try:
+            oauth = await _oauth()
+        except ImportError:
+            # The command to run says what to install.
+            task_status.started(None)
+            return
         invitation: list[Invitation] = []
 
         async def show(address: str) -> None:

@@ -9,6 +9,7 @@ missing, locked or too small for a token is no error: the secrets are in the fil
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -94,6 +95,11 @@ def canonical(url: str) -> str:
     host = f"[{host}]" if ":" in host else host
     netloc = host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
     return urlunsplit((scheme, netloc, split.path if split.path != "/" else "", "", ""))
+
+
+def login_command(url: str) -> str:
+    """What a person runs to log in to a server."""
+    return f"mcp-envelope login {shlex.quote(canonical(url))}"
 
 
 def origin(url: str) -> tuple[str, str, int]:

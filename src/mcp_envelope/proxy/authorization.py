@@ -3,13 +3,16 @@
 Strategy: clients log in only where the server's metadata (RFC 9728) have the address that they use, so there they
 get ours. A token has to be for the server's own address, though. So its authorization servers look like ours, too:
 with their own metadata, but our addresses for the two endpoints that are told a `resource`, where it is put right.
-One that names itself in its redirects (RFC 9207) stays as it is, since clients would notice. Only what the server
-names is ever asked, and nothing is kept that another replica could not find out.
+One that names itself in its redirects (RFC 9207) redirects to us first, where the name is put right, too. That
+address is registered for the client and has the client's own in it, so that the authorization server itself sees to
+it that a code goes nowhere else; and it leads to loopback alone, since whoever says yes is shown our address.
+Only what the server names is ever asked, and nothing is kept that another replica could not find out.
 """
 
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Final, NamedTuple
@@ -31,7 +34,9 @@ _FRONT: Final = "/mcp-envelope/login"
 _FRONT_METADATA: Final = re.compile(
     rf"(?:{re.escape(_AUTHORITY)}|{re.escape(_OPENID)}){_FRONT}/(\w+)|{_FRONT}/(\w+){re.escape(_OPENID)}"
 )
-_FRONT_ENDPOINT: Final = re.compile(rf"{_FRONT}/(\w+)/(authorize|token)")
+_FRONT_ENDPOINT: Final = re.compile(rf"{_FRONT}/(\w+)/(authorize|token|register)")
+_FRONT_REDIRECT: Final = re.compile(rf"{_FRONT}/(\w+)/redirect/([\w-]+)")
+_NAMES_ITSELF: Final = "authorization_response_iss_parameter_supported"
 _OWN: Final = "own"
 # Members of metadata that would lead past our endpoints, or that vouch for what we change.
 _LEFT_OUT: Final = (
@@ -44,6 +49,16 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._\-]+(?::\d+)?|\[[0-9A-Fa-f:.]+\](?::\d+)
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _FORM: Final = "application/x-www-form-urlencoded"
 _LARGEST_FORM: Final = 1 << 16
+# An address without anything that a browser and we could read differently.
+_PLAIN: Final = re.compile(r"http://[A-Za-z0-9.:\[\]]+(?:/[\w.~%/\-]*)?(?:\?[\w.~%/\-=&]*)?")
+_ELSEWHERE: Final = (
+    b'{"error":"invalid_redirect_uri","error_description":"Through mcp-envelope, a login at a server that names '
+    b"itself in its redirects (RFC 9207) can end on this computer only (http://127.0.0.1). "
+    b'Start a proxy of your own instead: mcp-envelope proxy --url URL"}'
+)
+_MIXED_UP: Final = (
+    b"This answer is not from the authorization server that was asked. Begin the login again.\n"
+)
 # Seconds that metadata are remembered for, and that anybody has to answer.
 _FRESH: Final = 60.0
 _TIMEOUT: Final = 15.0
@@ -140,16 +155,47 @@ class LoginFront:
             if found is not None:
                 shown = encode(_fronted(found, f"{base}{_FRONT}/{which}"))
                 return HttpResponse(200, [("content-type", JSON), _NO_STORE], shown)
+        if method == "GET" and (match := _FRONT_REDIRECT.fullmatch(path)):
+            return await self._redirect(match[1], match[2], query, base)
         if match := _FRONT_ENDPOINT.fullmatch(path):
             metadata = await self._metadata(match[1])
             if metadata is not None and method == "GET" and match[2] == "authorize":
                 there = metadata["authorization_endpoint"]
-                asked = await self._with_resource(query, base)
-                location = there + ("&" if urlsplit(there).query else "?") + asked
-                return HttpResponse(302, [("location", location), _NO_STORE], b"")
+                asked = await self._put_right(query, base, match[1], metadata)
+                return _moved(there, asked)
             if metadata is not None and method == "POST" and match[2] == "token":
-                return await self._token(metadata["token_endpoint"], headers, body, base)
+                return await self._token(metadata, headers, body, base, match[1])
+            if metadata is not None and method == "POST" and match[2] == "register":
+                return await self._register(metadata, body, base, match[1])
         return None
+
+    async def _register(self, metadata: Members, body: bytes, base: str, which: str) -> HttpResponse:
+        """Register a client, with redirects to us that lead on to its own."""
+        if not metadata.get(_NAMES_ITSELF):
+            return HttpResponse(404, [_NO_STORE], b"")
+        asked = _members(body) if len(body) <= _LARGEST_FORM else None
+        named = None if asked is None else asked.get("redirect_uris")
+        if asked is None or not isinstance(named, list) or not all(map(_is_loopback, named)):
+            return HttpResponse(400, [("content-type", JSON), _NO_STORE], _ELSEWHERE)
+        changed = encode({**asked, "redirect_uris": [_redirect_of(base, which, each) for each in named]})
+        answer = await self._answer(metadata["registration_endpoint"], [("content-type", JSON)], changed)
+        told = _members(answer.body)
+        if told is None or "redirect_uris" not in told:
+            return answer
+        return answer._replace(body=encode({**told, "redirect_uris": named}))
+
+    async def _redirect(self, which: str, place: str, query: str, base: str) -> HttpResponse | None:
+        """Send a browser on to its client, which is told the issuer that it knows."""
+        metadata = await self._metadata(which)
+        there = _decoded(place)
+        if metadata is None or there is None:
+            return None
+        said = parse_qsl(query, keep_blank_values=True)
+        if [value for name, value in said if name == "iss"] != [metadata["issuer"]]:
+            return HttpResponse(400, [("content-type", "text/plain"), _NO_STORE], _MIXED_UP)
+        ours = base if which == _OWN else f"{base}{_FRONT}/{which}"
+        told = urlencode([(name, ours if name == "iss" else value) for name, value in said])
+        return _moved(there, told)
 
     # -- the server's metadata ------------------------------------------------------------------------------
 
@@ -205,34 +251,40 @@ class LoginFront:
 
     def _can_be_fronted(self, metadata: Members) -> bool:
         endpoints = [metadata.get("authorization_endpoint"), metadata.get("token_endpoint")]
+        if metadata.get(_NAMES_ITSELF) is True:
+            endpoints.append(metadata.get("registration_endpoint"))
         return (
             all(isinstance(each, str) and self._is_safe(each) for each in endpoints)
-            and metadata.get("authorization_response_iss_parameter_supported") is not True
             and metadata.get("require_pushed_authorization_requests") is not True
         )
 
-    async def _with_resource(self, form: str, base: str) -> str:
-        """A form, with the server's own address where it has ours."""
+    async def _put_right(self, form: str, base: str, which: str, metadata: Members) -> str:
+        """A form, with the server's own address where it has ours, and redirects as they were registered."""
         known = await self._known()
         resource = self._upstream.url if known is None else str(known["resource"])
-        return urlencode(
-            [
-                (name, resource if name == "resource" and value.startswith(base) else value)
-                for name, value in parse_qsl(form, keep_blank_values=True)
-            ]
-        )
+        shown: list[tuple[str, str]] = []
+        for name, value in parse_qsl(form, keep_blank_values=True):
+            if name == "resource" and value.startswith(base):
+                value = resource
+            elif name == "redirect_uri" and metadata.get(_NAMES_ITSELF) is True:
+                value = _redirect_of(base, which, value)
+            shown.append((name, value))
+        return urlencode(shown)
 
     async def _token(
-        self, url: str, headers: Mapping[str, str], body: bytes, base: str
+        self, metadata: Members, headers: Mapping[str, str], body: bytes, base: str, which: str
     ) -> HttpResponse | None:
         if len(body) > _LARGEST_FORM or headers.get("content-type", "").partition(";")[0] != _FORM:
             return HttpResponse(415, [_NO_STORE], b"")
-        form = (await self._with_resource(body.decode("latin-1"), base)).encode()
+        form = (await self._put_right(body.decode("latin-1"), base, which, metadata)).encode()
         sent = [
             (name, headers[name]) for name in ("authorization", "accept", "user-agent") if name in headers
         ]
+        return await self._answer(metadata["token_endpoint"], [*sent, ("content-type", _FORM)], form)
+
+    async def _answer(self, url: str, headers: Headers, body: bytes) -> HttpResponse:
         try:
-            return await self._ask("POST", url, [*sent, ("content-type", _FORM)], form)
+            return await self._ask("POST", url, headers, body)
         except (Unanswered, TimeoutError):
             return HttpResponse(
                 502, [("content-type", JSON), _NO_STORE], b'{"error":"temporarily_unavailable"}'
@@ -292,7 +344,42 @@ def base_of(headers: Mapping[str, str]) -> str:
 def _fronted(metadata: Members, issuer: str) -> Members:
     kept = {name: value for name, value in metadata.items() if name not in _LEFT_OUT}
     endpoints = {"authorization_endpoint": f"{issuer}/authorize", "token_endpoint": f"{issuer}/token"}
+    if metadata.get(_NAMES_ITSELF) is True:
+        # Its redirects have to be registered through us.
+        kept.pop("client_id_metadata_document_supported", None)
+        endpoints["registration_endpoint"] = f"{issuer}/register"
     return {**kept, "issuer": issuer, **endpoints}
+
+
+def _moved(there: str, query: str) -> HttpResponse:
+    location = there + ("&" if urlsplit(there).query else "?") + query
+    return HttpResponse(302, [("location", location), _NO_STORE], b"")
+
+
+def _redirect_of(base: str, which: str, there: str) -> str:
+    """Our address that leads on to a client's."""
+    return f"{base}{_FRONT}/{which}/redirect/{urlsafe_b64encode(there.encode()).decode().rstrip('=')}"
+
+
+def _decoded(place: str) -> str | None:
+    """The client's address in ours; None if it is not one that we lead to."""
+    try:
+        there = urlsafe_b64decode(place + "=" * (-len(place) % 4)).decode()
+    except ValueError:
+        return None
+    return there if _is_loopback(there) else None
+
+
+def _is_loopback(there: object) -> bool:
+    try:
+        return (
+            isinstance(there, str)
+            and _PLAIN.fullmatch(there) is not None
+            and urlsplit(there).scheme == "http"
+            and urlsplit(there).hostname in _LOOPBACK
+        )
+    except ValueError:
+        return False
 
 
 def _members(body: bytes) -> Members | None:

@@ -291,8 +291,9 @@ class Via(NamedTuple):
 class _Connection(asyncio.BufferedProtocol):
     """One connection, with at most one request under way."""
 
-    def __init__(self, pool: Pool, address: Address) -> None:
+    def __init__(self, pool: Pool, address: Address, caller: str | None) -> None:
         self.address = address
+        self.caller = caller
         self.via = Via()
         self.idle_since = 0.0
         self._pool = pool
@@ -396,12 +397,18 @@ class Pool:
         # Shared by all connections: whatever is read is parsed at once.
         self.buffer = memoryview(bytearray(_READ_AHEAD))
 
-    async def send(self, method: str, url: str, headers: Headers, body: bytes) -> Response:
-        """Send a request and return its reply, to be released by the caller."""
+    async def send(
+        self, method: str, url: str, headers: Headers, body: bytes, caller: str | None = None
+    ) -> Response:
+        """Send a request and return its reply, to be released by the caller.
+
+        Only requests of the same `caller` share a connection: what a server sends too late after one reply can't
+        be told from the next reply.
+        """
         address, target = _address(url)
-        connection = self._idle_connection(address)
+        connection = self._idle_connection(address, caller)
         if connection is None:
-            connection = _Connection(self, address)
+            connection = _Connection(self, address, caller)
             connection.via = await _connect(address, connection)
         via = connection.via
         lines = [f"{method} {via.prefix}{target} HTTP/1.1", f"host: {address.authority}", *via.lines]
@@ -420,8 +427,12 @@ class Pool:
             raise
         return response
 
-    def _idle_connection(self, address: Address) -> _Connection | None:
-        while connection := next((each for each in reversed(self._idle) if each.address == address), None):
+    def _idle_connection(self, address: Address, caller: str | None) -> _Connection | None:
+        wanted = caller, address
+        idle = self._idle
+        while connection := next(
+            (each for each in reversed(idle) if (each.caller, each.address) == wanted), None
+        ):
             del self._idle[connection]
             if connection.is_usable and _now() - connection.idle_since < _IDLE_SECONDS:
                 return connection

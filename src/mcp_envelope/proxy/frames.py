@@ -75,7 +75,7 @@ class Frame(msgspec.Struct, frozen=True):
         # Some readers take what has both a method and an outcome for a response.
         if self.method is not UNSET:
             return self.result is not UNSET or self.error is not UNSET
-        return self.id is not UNSET or self.error is not UNSET
+        return not (self.id is UNSET and self.result is UNSET and self.error is UNSET)
 
     def param(self, name: str) -> Raw | None:
         return members_of(self.params).get(name)
@@ -257,6 +257,7 @@ def _read_deep(data: bytes) -> Frame | None:
                 found[key] = data[start : token.start()].strip(WHITESPACE)
             key, start = None, -1
             if depth == 0:
+                data = data[: token.end()]
                 break
         elif depth == 1 and mark == b":" and start < 0:
             start = token.end()
@@ -270,6 +271,12 @@ def _read_deep(data: bytes) -> Frame | None:
         # At this depth, what has a name of another case is left out.
         data = b"{%b}" % b",".join(b'"%b":%b' % (name.encode(), value) for name, value in known.items())
     return _settled(_Message(**known), data, is_respelled)
+
+
+def read_leniently(data: bytes) -> Frame | None:
+    """What lenient readers make of a malformed message: Java's takes no notice of what follows it."""
+    data = data.removeprefix(BOM)
+    return _read_deep(data) if data.lstrip(WHITESPACE)[:1] == b"{" else None
 
 
 def read_batch(data: bytes) -> list[bytes] | None:

@@ -7,6 +7,7 @@ coding is offered only if the proxy can decode it, and a redirect within the ser
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -25,6 +26,7 @@ _HOP_BY_HOP: Final = frozenset(
     )
 )
 _CODINGS: Final = ("gzip", "deflate", "identity")
+_CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-auth-token")
 
 
 def message_type(content_type: str) -> str:
@@ -34,6 +36,12 @@ def message_type(content_type: str) -> str:
     """
     said = content_type.lower()
     return ", ".join(kind for kind in (JSON, EVENT_STREAM) if kind in said)
+
+
+def credential(headers: Mapping[str, str]) -> str | None:
+    """What tells one caller from another; only a digest of it is ever stored."""
+    found = [f"{name}: {headers[name]}" for name in _CREDENTIALS if headers.get(name)]
+    return "\n".join(found) or None
 
 
 def end_to_end(headers: Headers) -> Headers:

@@ -30,6 +30,7 @@ from .headers import (
     JSON,
     MESSAGE_HEADERS,
     SESSION_HEADER,
+    credential,
     decodable,
     end_to_end,
     message_type,
@@ -40,7 +41,7 @@ from .interceptor import Interceptor, Requests
 from .legacy_sse import LegacyStreams, is_endpoint
 from .memory import OVERDRAFT, Reservation, SharedMemory
 from .metrics import Metrics
-from .sessions import Sessions, credential
+from .sessions import Sessions
 from .streamable_http import request_key
 from .upstream import BROKEN, Headers, Response, Unreadable, Upstream, explained, no_answer
 
@@ -534,7 +535,7 @@ class Exchange:
                 shown = (await self._incoming(body) if kind == JSON else None) or body
                 if (
                     shown is body
-                    and not response.is_success
+                    and (not response.is_success or (kind == JSON and _is_unreadable(body)))
                     and (cut := await self._cut_refusal(response, body))
                 ):
                     shown, back = (
@@ -547,7 +548,10 @@ class Exchange:
             await self._writer.send(response.status, back, shown)
 
     async def _cut_refusal(self, response: Response, body: bytes) -> bytes | None:
-        """What stands for the body of an error status, which clients show as the error; None if it fits."""
+        """What stands for the body of an error status, which clients show as the error; None if it fits.
+
+        The same for JSON that only lenient clients can read.
+        """
         call = next((each for each in self._sent_requests() if each.method == "tools/call"), None)
         if call is None:
             return None
@@ -648,6 +652,10 @@ class Exchange:
             response.status == 404 or (self._method == "DELETE" and response.is_success)
         ):
             self._proxy.sessions.end(self._session_name, self._owner)
+
+
+def _is_unreadable(body: bytes) -> bool:
+    return frames.read(body) is None and frames.read_batch(body) is None
 
 
 @lru_cache(256)

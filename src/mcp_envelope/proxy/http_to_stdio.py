@@ -28,11 +28,10 @@ from ..gateway import Gateway
 from . import frames, sse
 from .connections import Headers
 from .frames import Frame, Id, members_of, text_of
-from .headers import EVENT_STREAM, JSON, SESSION_HEADER
+from .headers import EVENT_STREAM, JSON, SESSION_HEADER, credential
 from .http import Application, Request, ResponseWriter
 from .multiplexer import Multiplexer
 from .relay import Relay, ToClient
-from .sessions import credential
 from .shared_servers import SharedServers
 from .streamable_http import stateless_headers
 
@@ -89,6 +88,11 @@ class Stream:
     def is_over(self) -> bool:
         """Whether nothing more is to come, and nothing waits."""
         return not self._waiting and (self.is_closed or (self.number > 0 and not self.awaited))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that no news is added."""
+        return self._size > _MOST_KEPT
 
     @property
     def has_sent(self) -> bool:
@@ -246,6 +250,12 @@ class _StatelessSession:
     def _put(self, stream: Stream, data: bytes) -> None:
         frame = frames.read(data)
         is_last = frame is not None and frame.is_response
+        if stream.is_full and not is_last:
+            # The others that use this process do not wait for a caller that is slow.
+            _log.warning(
+                "mcp-envelope: a client does not take what its server says; a notification is dropped"
+            )
+            return
         stream.put(data, frame.key if frame is not None and is_last else None)
         if is_last:
             stream.close()
@@ -372,8 +382,9 @@ class HttpToStdio(Application):
         try:
             for each in messages:
                 await session.relay.from_client(each.data, session.owner)
-            await session.relay.drain()
             if not awaited:
+                # Whoever waits for an answer sends no more than that takes.
+                await session.relay.drain()
                 await writer.send(202, [], b"")
                 return
             is_first = messages[0].method == "initialize"

@@ -28,7 +28,7 @@ from ..clients.known import client as known_client
 from ..dialects.notice import READ_TOOL
 from ..errors import is_protocol_error
 from ..fit.text import fit_text
-from ..gateway import Call, Gateway
+from ..gateway import Call, Gateway, may_have_placeholder
 from ..jsontext.document import Buffer, encode
 from ..outcome import Failure, client_request_id
 from ..payload import Payload, Result
@@ -52,6 +52,11 @@ _MOST_REQUESTS: Final = 10_000
 _MOST_TASKS: Final = 1000
 _NO_ID: Final[Id] = ("r", b"")
 _PREFIX: Final = "io.modelcontextprotocol/"
+# With the command to run.
+LOGIN_NEEDED: Final = (
+    "The server wants a login. Run this command in a terminal, then try again: %s "
+    "(or give the proxy a token: --bearer-env)"
+)
 META_VERSION: Final = f"{_PREFIX}protocolVersion"
 _INFO: Final = f"{_PREFIX}clientInfo"
 META_CAPABILITIES: Final = f"{_PREFIX}clientCapabilities"
@@ -94,6 +99,7 @@ class Interceptor:
         self.client: Client = UNKNOWN
         # The one request that a stream answers: clients take any response in it for the one to that request.
         self.answers: Id | None = None
+        self._answered_before: Pending | None = None
         self._requests = Requests() if requests is None else requests
         self.list_requests = ListRequests(self.tools)
         self._reads = Reads(gateway)
@@ -229,7 +235,7 @@ class Interceptor:
 
     def _restored(self, data: bytes, call: Call) -> bytes:
         """A call as the server gets it, with the originals of masked values in its arguments."""
-        if b"[redacted:" not in data or (frame := frames.read(data)) is None:
+        if not may_have_placeholder(data) or (frame := frames.read(data)) is None:
             return data
         given = bytes(members_of(frame.params).get("arguments", frames.NULL))
         if (restored := self._gateway.restored(given, call)) is given:
@@ -266,11 +272,12 @@ class Interceptor:
         return Outgoing(_as_batch(batch, data, to_client), to_server)
 
     def _from_server(self, data: bytes) -> Outgoing:
-        nobody_waits = not self._requests and not self.list_requests and not self._adopts
+        is_done = not self._requests and not self.list_requests and self._answered_before is None
+        nobody_waits = is_done and not self._adopts
         if nobody_waits and len(data) > _SHORT:
             return Outgoing([data], [])
         try:
-            frame = frames.read(data)
+            frame = frames.read(data) or frames.read_leniently(data)
             if frame is None:
                 return Outgoing([data], [])
             if frame.is_respelled and not self._observe:
@@ -284,8 +291,10 @@ class Interceptor:
             if self.list_requests.expects(key):
                 return self.list_requests.answered(frames.with_valid_utf8(frame))
             pending = self._requests.take(key)
-            if pending is None and self.answers is not None:
-                pending = self._requests.find(self.answers)
+            if self.answers is not None:
+                # Some clients read on, and take the last answer.
+                pending = pending or self._requests.find(self.answers) or self._answered_before
+                self._answered_before = pending
             if pending is None and self._adopts and _looks_like_result(frame):
                 pending = Pending("tools/call", b"", self._unknown_call())
             if pending is not None and pending.method == "tools/list":

@@ -36,7 +36,7 @@ from .catalogue import (
     renamed,
 )
 from .frames import Frame, Id, Outgoing, members_of, text_of
-from .interceptor import META_CAPABILITIES, META_VERSION, Interceptor, read_sender
+from .interceptor import LOGIN_NEEDED, META_CAPABILITIES, META_VERSION, Interceptor, read_sender
 from .multiplexer import SUBSCRIPTION
 from .reads import Work
 from .relay import RoutedFrames
@@ -107,7 +107,10 @@ class _Waiting(NamedTuple):
 
 
 class Router:
-    """`reader` answers reads from the vault; `short` leaves out the servers' names where that is possible."""
+    """`reader` answers reads from the vault; `short` leaves out the servers' names where that is possible.
+
+    `logins` has the command that logs in to a server, for those that may want it.
+    """
 
     def __init__(
         self,
@@ -117,15 +120,17 @@ class Router:
         info: Mapping[str, str],
         *,
         short: bool = False,
+        logins: Mapping[str, str] | None = None,
     ) -> None:
         # Frames from servers are worked on in other threads.
         self._lock = threading.RLock()
-        self._members = {name: Backend(name, each) for name, each in interceptors.items()}
+        self._backends = {name: Backend(name, each) for name, each in interceptors.items()}
         self._reader = reader
         self._reader.tools.is_ours = self._reader.tools.seen = self._reader.tools.complete = True
         self._memory = memory
         self._info = info
         self._short = short
+        self._logins = logins or {}
         self._prefix = prefixes(interceptors)
         self._tools = Names({}, {})
         self._prompts = Names({}, {})
@@ -134,6 +139,8 @@ class Router:
         # "sessions" or "stateless", once the client has begun.
         self._era = ""
         self._hello: Raw | None = None
+        # Whether the client's handshake was answered; before that, nothing is news.
+        self._is_greeted = True
         self._meta: bytes | None = None
         self._level: bytes | None = None
         self._token = f"mcp-envelope-{os.urandom(8).hex()}-"
@@ -166,40 +173,40 @@ class Router:
         return RoutedFrames(work().to_client, [])
 
     def from_server(self, server: str, data: bytes) -> RoutedFrames:
-        member = self._members[server]
+        backend = self._backends[server]
         if self._token.encode() in data[:400] or self._token.encode() in data[-400:]:
             frame = frames.read(data)
             if frame is not None and frame.is_response and frame.key is not None and frame.key[0] == "s":
                 with self._lock:
-                    if self._own.get(frame.key[1], (None,))[0] is member:
+                    if self._own.get(frame.key[1], (None,))[0] is backend:
                         self._heard(frame.key[1], frame)
                     return self._taken()
         routed = Outgoing([data], [])
         if not any(name.encode() in data[:300] for name in _CHANGED):
             # Without the lock: a large result takes a while.
-            routed = member.interceptor.from_server(data)
+            routed = backend.interceptor.from_server(data)
         with self._lock:
             for each in routed.to_client:
                 for part in frames.read_batch(each) or [each]:
-                    self._arrived(member, part)
+                    self._arrived(backend, part)
             return self._taken()
 
     def lost(self, server: str, words: str, code: str) -> RoutedFrames:
-        member = self._members[server]
+        backend = self._backends[server]
         with self._lock:
-            if member.state == "opening":
-                member.state = "closed"
-            member.held.clear()
-            for answer in member.interceptor.lost(f"{server}: {words}", code):
-                self._arrived(member, answer)
-            for identifier in [name for name, (each, _) in self._own.items() if each is member]:
+            if backend.state == "opening":
+                backend.state = "closed"
+            backend.held.clear()
+            for answer in backend.interceptor.lost(f"{server}: {words}", code):
+                self._arrived(backend, answer)
+            for identifier in [name for name, (each, _) in self._own.items() if each is backend]:
                 self._heard(identifier, None)
-            self._asked = {key: each for key, each in self._asked.items() if each[0] is not member}
+            self._asked = {key: each for key, each in self._asked.items() if each[0] is not backend}
             return self._taken()
 
     def failed(self, server: str, data: bytes, words: str, code: str) -> RoutedFrames:
         with self._lock:
-            self._unsent(self._members[server], data, words, code)
+            self._unsent(self._backends[server], data, words, code)
             return self._taken()
 
     def patience(self, server: str, data: bytes) -> float | None:
@@ -207,16 +214,16 @@ class Router:
 
     def unanswered(self, server: str, data: bytes) -> RoutedFrames:
         """A server takes longer for a request of ours than anybody waits; its answer may still come."""
-        member = self._members[server]
+        backend = self._backends[server]
         frame = frames.read(data)
         with self._lock:
             if frame is not None and frame.key is not None and frame.key[1] in self._own:
-                if member.state == "opening":
-                    member.is_late = True
-                    held, member.held = member.held, []
+                if backend.state == "opening":
+                    backend.is_late = True
+                    held, backend.held = backend.held, []
                     for each in held:
-                        self._unsent(member, each, _late(member), "UPSTREAM_TIMEOUT")
-                self._settled(member)
+                        self._unsent(backend, each, _late(backend), "UPSTREAM_TIMEOUT")
+                self._settled(backend)
             return self._taken()
 
     def headers(self, tool: str) -> Mapping[tuple[str, ...], str]:
@@ -244,123 +251,127 @@ class Router:
     def _refuse(self, frame: Frame, code: int, message: str) -> None:
         self._say(frames.failure(frame.identifier, code, message))
 
-    def _tell(self, member: Backend, frame: bytes) -> None:
+    def _tell(self, backend: Backend, frame: bytes) -> None:
         """Send a frame to a server as it is."""
-        self._out.to_servers.append((member.name, frame))
+        self._out.to_servers.append((backend.name, frame))
 
-    def _forward(self, member: Backend, data: bytes, owner: str | None, later: list[Work]) -> None:
+    def _forward(self, backend: Backend, data: bytes, owner: str | None, later: list[Work]) -> None:
         """Send something of the client's through the envelope; the server is started if need be."""
-        routed = member.interceptor.from_client(data, owner, later)
+        routed = backend.interceptor.from_client(data, owner, later)
         self._out.to_client.extend(routed.to_client)
         if routed.to_server:
-            member.is_used = True
-            if member.state == "closed":
-                self._open(member)
+            backend.is_used = True
+            if backend.state == "closed":
+                self._open(backend)
         for frame in routed.to_server:
-            if member.state == "open":
-                self._tell(member, frame)
-            elif member.is_late:
-                self._unsent(member, frame, _late(member), "UPSTREAM_TIMEOUT")
+            if backend.state == "open":
+                self._tell(backend, frame)
+            elif backend.is_late:
+                self._unsent(backend, frame, _late(backend), "UPSTREAM_TIMEOUT")
             else:
-                member.held.append(frame)
+                backend.held.append(frame)
 
-    def _unsent(self, member: Backend, data: bytes, words: str, code: str) -> None:
+    def _unsent(self, backend: Backend, data: bytes, words: str, code: str) -> None:
         frame = frames.read(data)
         if frame is None or frame.key is None or isinstance(frame.method, UnsetType):
             return
         if frame.key[0] == "s" and frame.key[1] in self._own:
-            if member.state == "opening":
-                member.state = "closed"
-                held, member.held = member.held, []
+            if backend.state == "opening":
+                backend.state = "closed"
+                held, backend.held = backend.held, []
                 for each in held:
-                    self._unsent(member, each, words, code)
+                    self._unsent(backend, each, words, code)
             self._heard(frame.key[1], None)
-        elif member.interceptor.awaits(frame.key):
-            failure = member.interceptor.failed(data, f"{member.name}: {words}", code)
+        elif backend.interceptor.awaits(frame.key):
+            failure = backend.interceptor.failed(data, f"{backend.name}: {words}", code)
             if failure is not None:
-                self._arrived(member, failure)
+                self._arrived(backend, failure)
 
-    def _ask(self, member: Backend, method: str, params: Mapping[str, Any], heard: Heard) -> None:
+    def _ask(self, backend: Backend, method: str, params: Mapping[str, Any], heard: Heard) -> None:
         """Send a request of ours."""
         self._number += 1
         identifier = f"{self._token}{self._number}"
-        self._own[identifier] = member, heard
+        self._own[identifier] = backend, heard
         given: dict[str, Any] = dict(params)
         if self._era == "stateless" and self._meta is not None:
             given["_meta"] = Raw(self._meta)
         request = {"jsonrpc": "2.0", "id": identifier, "method": method}
-        self._tell(member, encode({**request, "params": given} if given else request))
+        self._tell(backend, encode({**request, "params": given} if given else request))
 
     def _heard(self, identifier: str, frame: Frame | None) -> None:
-        member, heard = self._own.pop(identifier, (None, None))
-        if member is not None and heard is not None:
+        backend, heard = self._own.pop(identifier, (None, None))
+        if backend is not None and heard is not None:
             heard(frame)
 
     # -- a server is opened, and asked what it offers -----------------------------------------------------------
 
-    def _open(self, member: Backend) -> None:
+    def _open(self, backend: Backend) -> None:
         if self._era == "stateless":
-            member.state = "open"
-            self._learn(member)
+            backend.state = "open"
+            self._learn(backend)
             return
-        member.state = "opening"
-        member.is_late, member.is_learning = False, True
+        backend.state = "opening"
+        backend.is_late, backend.is_learning = False, True
         hello = members_of(self._hello)
-        self._ask(member, "initialize", hello, lambda frame: self._opened(member, frame))
+        self._ask(backend, "initialize", hello, lambda frame: self._opened(backend, frame))
 
-    def _opened(self, member: Backend, frame: Frame | None) -> None:
+    def _opened(self, backend: Backend, frame: Frame | None) -> None:
         result = UNSET if frame is None else frame.result
         if isinstance(result, UnsetType):
-            member.state, member.is_learning = "closed", False
-            held, member.held = member.held, []
+            backend.state, backend.is_learning = "closed", False
+            held, backend.held = backend.held, []
             said = frames.read_error(UNSET if frame is None else frame.error).message
+            # Only these very words: our hint about the command must not be for words of the server's own.
+            command = self._logins.get(backend.name)
+            wants_login = command is not None and said == LOGIN_NEEDED % command
+            code = "LOGIN_REQUIRED" if wants_login else "UPSTREAM_UNAVAILABLE"
             for each in held:
-                self._unsent(member, each, f"It refused the handshake: {said}", "UPSTREAM_UNAVAILABLE")
+                self._unsent(backend, each, f"It refused the handshake: {said}", code)
             if frame is not None:
-                self._out.closed.append(member.name)
-            self._settled(member)
+                self._out.closed.append(backend.name)
+            self._settled(backend)
             return
-        member.state, member.is_late = "open", False
-        self._tell(member, _INITIALIZED)
+        backend.state, backend.is_late = "open", False
+        self._tell(backend, _INITIALIZED)
         offer = Offer(result)
         if self._level is not None and offer.has("logging"):
             level = members_of(frames.members_of(Raw(self._level)).get("params"))
-            self._ask(member, "logging/setLevel", level, lambda _: None)
-        held, member.held = member.held, []
+            self._ask(backend, "logging/setLevel", level, lambda _: None)
+        held, backend.held = backend.held, []
         for each in held:
-            self._tell(member, each)
-        self._list(member, offer)
+            self._tell(backend, each)
+        self._list(backend, offer)
 
-    def _learn(self, member: Backend) -> None:
+    def _learn(self, backend: Backend) -> None:
         """Find out what a server offers; `_settled` is called in the end, whatever comes of it."""
-        if member.is_learning:
-            member.is_stale = True
+        if backend.is_learning:
+            backend.is_stale = True
             return
-        member.is_stale = False
+        backend.is_stale = False
         if self._era == "stateless":
-            member.state, member.is_learning = "open", True
-            self._ask(member, "server/discover", {}, lambda frame: self._discovered(member, frame))
-        elif member.state == "closed":
-            self._open(member)
-        elif member.state == "open" and member.offer is not None:
-            member.is_learning = True
-            self._list(member, Offer(member.offer.handshake))
+            backend.state, backend.is_learning = "open", True
+            self._ask(backend, "server/discover", {}, lambda frame: self._discovered(backend, frame))
+        elif backend.state == "closed":
+            self._open(backend)
+        elif backend.state == "open" and backend.offer is not None:
+            backend.is_learning = True
+            self._list(backend, Offer(backend.offer.handshake))
 
-    def _discovered(self, member: Backend, frame: Frame | None) -> None:
+    def _discovered(self, backend: Backend, frame: Frame | None) -> None:
         result = UNSET if frame is None else frame.result
         if isinstance(result, UnsetType) or "supportedVersions" not in members_of(result):
-            member.state, member.is_learning = "closed", False
+            backend.state, backend.is_learning = "closed", False
             if frame is not None:
                 # It does not speak this era. It is as good as new, and may be opened in the other one.
-                self._memory.save(member.name, "stateless", Offer(Raw(b"null")))
-                member.offer = Offer(Raw(b"null"))
-            self._settled(member)
+                self._memory.save(backend.name, "stateless", Offer(Raw(b"null")))
+                backend.offer = Offer(Raw(b"null"))
+            self._settled(backend)
             return
         for request, _ in self._listening.values():
-            self._tell(member, request)
-        self._list(member, Offer(result))
+            self._tell(backend, request)
+        self._list(backend, Offer(result))
 
-    def _list(self, member: Backend, offer: Offer) -> None:
+    def _list(self, backend: Backend, offer: Offer) -> None:
         """Ask for all lists of a server that has told its capabilities."""
         # Some servers have tools without saying so.
         left = {kind for kind, (_, _, name) in LISTS.items() if name == "tools" or offer.has(name)}
@@ -373,8 +384,8 @@ class Router:
             def heard(frame: Frame | None) -> None:
                 if frame is None:
                     # It is gone; what it has said is not all of it.
-                    member.is_learning = False
-                    self._settled(member)
+                    backend.is_learning = False
+                    self._settled(backend)
                     return
                 result = members_of(frame.result)
                 if holder in result:
@@ -385,46 +396,46 @@ class Router:
                     return
                 left.discard(kind)
                 if not left:
-                    self._learned(member, offer)
+                    self._learned(backend, offer)
 
-            self._ask(member, method, {} if cursor is None else {"cursor": cursor}, heard)
+            self._ask(backend, method, {} if cursor is None else {"cursor": cursor}, heard)
 
         for kind in sorted(left):
             setattr(offer, kind, [])
             page(kind, None)
         if not left:
-            self._learned(member, offer)
+            self._learned(backend, offer)
 
-    def _learned(self, member: Backend, offer: Offer) -> None:
-        member.is_learning = False
-        changed = [] if member.offer is None and not self._seen else offer.changed(member.offer)
-        if offer != member.offer:
-            self._memory.save(member.name, self._era, offer)
-        self._know(member, offer)
+    def _learned(self, backend: Backend, offer: Offer) -> None:
+        backend.is_learning = False
+        changed = [] if backend.offer is None and not self._seen else offer.changed(backend.offer)
+        if offer != backend.offer:
+            self._memory.save(backend.name, self._era, offer)
+        self._know(backend, offer)
         for method, kinds in _CHANGED.items():
             is_news = any(kind in changed and kind in self._seen for kind in kinds)
-            if is_news or method in member.announced:
+            if is_news or (method in backend.announced and self._is_greeted):
                 self._tell_changed(method)
-        member.announced.clear()
-        self._settled(member)
-        if member.is_stale and member.is_used:
-            self._learn(member)
-        elif not member.is_used and not self._listening:
+        backend.announced.clear()
+        self._settled(backend)
+        if backend.is_stale and backend.is_used:
+            self._learn(backend)
+        elif not backend.is_used and not self._listening:
             # It was started for its lists alone.
-            member.state = "closed"
-            self._out.closed.append(member.name)
+            backend.state = "closed"
+            self._out.closed.append(backend.name)
 
-    def _know(self, member: Backend, offer: Offer) -> None:
+    def _know(self, backend: Backend, offer: Offer) -> None:
         """Make what a server offers part of what the gateway offers."""
-        member.offer = offer
-        tools = member.interceptor.tools
+        backend.offer = offer
+        tools = backend.interceptor.tools
         shown = tools.learn(Raw(encode({"tools": offer.tools})), first=False, shown=True).shown
         page = offer.tools if shown is None else _array(members_of(Raw(shown))["tools"])
         # One `envelope_read` is enough: where a server has an envelope itself, the vault is the same.
-        member.tools = [entry for entry in page if name_of(entry) != READ_TOOL]
+        backend.tools = [entry for entry in page if name_of(entry) != READ_TOOL]
         tools.seen = tools.complete = True
         tools.is_ours = not tools.enveloped
-        known = {each.name: each for each in self._members.values() if each.offer is not None}
+        known = {each.name: each for each in self._backends.values() if each.offer is not None}
         tools_of = {name: [*map(name_of, each.tools)] for name, each in known.items()}
         self._tools = named(tools_of, self._prefix, self._short)
         prompts = {name: [*map(name_of, each.offer.prompts)] for name, each in known.items() if each.offer}
@@ -439,34 +450,34 @@ class Router:
                 meta = {"_meta": {SUBSCRIPTION: Raw(identifier)}}
                 self._say(encode({"jsonrpc": "2.0", "method": method, "params": meta}))
 
-    def _settled(self, member: Backend) -> None:
+    def _settled(self, backend: Backend) -> None:
         """Nobody waits for this server any longer."""
         for waiting in list(self._waiting):
-            waiting.servers.discard(member.name)
+            waiting.servers.discard(backend.name)
             if not waiting.servers:
                 self._waiting.remove(waiting)
                 waiting.answer()
 
     def _when_known(self, answer: Callable[[], None]) -> None:
         """Answer once it is known what all servers offer, or at least that no more can be had now."""
-        for member in self._members.values():
-            if member.offer is None and (offer := self._memory.load(member.name, self._era)) is not None:
-                self._know(member, offer)
-        unknown = [each for each in self._members.values() if each.offer is None and not each.is_late]
+        for backend in self._backends.values():
+            if backend.offer is None and (offer := self._memory.load(backend.name, self._era)) is not None:
+                self._know(backend, offer)
+        unknown = [each for each in self._backends.values() if each.offer is None and not each.is_late]
         if not unknown:
             answer()
             return
         self._waiting.append(_Waiting({each.name for each in unknown}, answer))
-        for member in unknown:
-            self._learn(member)
+        for backend in unknown:
+            self._learn(backend)
 
     # -- from the client ----------------------------------------------------------------------------------------
 
     def _from_client(self, frame: Frame, owner: str | None, later: list[Work]) -> None:
         if isinstance(frame.method, UnsetType):
-            member, identifier = self._asked.pop(frame.key or ("", b""), (None, b""))
-            if member is not None:
-                self._tell(member, frames.replaced(frame.data, {"id": identifier}))
+            backend, identifier = self._asked.pop(frame.key or ("", b""), (None, b""))
+            if backend is not None:
+                self._tell(backend, frames.replaced(frame.data, {"id": identifier}))
             return
         if frame.key is None:
             self._notified(frame, frame.method)
@@ -500,12 +511,12 @@ class Router:
 
     def _restart(self, era: str) -> None:
         """The client begins, in this era; what it began before is over."""
-        for member in self._members.values():
-            if member.state != "closed":
-                member.state = "closed"
-                self._out.closed.append(member.name)
-            member.offer, member.is_learning, member.is_late, member.is_used = None, False, False, False
-            member.held.clear()
+        for backend in self._backends.values():
+            if backend.state != "closed":
+                backend.state = "closed"
+                self._out.closed.append(backend.name)
+            backend.offer, backend.is_learning, backend.is_late, backend.is_used = None, False, False, False
+            backend.held.clear()
         self._own.clear()
         self._era = era
 
@@ -513,13 +524,19 @@ class Router:
         params = members_of(frame.params)
         if method == "initialize":
             self._restart("sessions")
+            self._is_greeted = False
             self._hello = None if isinstance(frame.params, UnsetType) else Raw(bytes(frame.params))
             self._reader.from_client(frame.data)
-            for member in self._members.values():
-                member.interceptor.client = self._reader.client
+            for backend in self._backends.values():
+                backend.interceptor.client = self._reader.client
             asked = text_of(params.get("protocolVersion")) or _CURRENT
             version = min(asked, _CURRENT)
-            self._when_known(lambda: self._answer(frame, merged(self._offers(), version, self._info, False)))
+
+            def greet() -> None:
+                self._is_greeted = True
+                self._answer(frame, merged(self._offers(), version, self._info, False))
+
+            self._when_known(greet)
         elif method == "server/discover":
             self._when_known(lambda: self._discover(frame))
         elif method == "ping":
@@ -534,9 +551,9 @@ class Router:
             self._complete(frame, key, params, owner, later)
         elif method == "logging/setLevel":
             self._level = frame.data
-            for member in self._members.values():
-                if member.state == "open" and member.offer is not None and member.offer.has("logging"):
-                    self._ask(member, method, params, lambda _: None)
+            for backend in self._backends.values():
+                if backend.state == "open" and backend.offer is not None and backend.offer.has("logging"):
+                    self._ask(backend, method, params, lambda _: None)
             self._answer(frame, {})
         elif method == "subscriptions/listen":
             self._listen(frame, params)
@@ -548,7 +565,7 @@ class Router:
         elif method == "tasks/list":
             self._list_tasks(frame)
         elif method.startswith("tasks/") and (
-            able := [each for each in self._members.values() if _has_tasks(each)]
+            able := [each for each in self._backends.values() if _has_tasks(each)]
         ):
             # Nobody knows that task, and each of them can say so.
             self._pass(able[0], frame, key, owner, later)
@@ -561,13 +578,13 @@ class Router:
     def _offers(self) -> dict[str, Offer]:
         return {
             self._prefix[name]: each.offer
-            for name, each in self._members.items()
+            for name, each in self._backends.items()
             if each.offer is not None and bytes(each.offer.handshake) != b"null"
         }
 
     def _discover(self, frame: Frame) -> None:
         """The stateless era, if every server that can be asked speaks it."""
-        offers = [each.offer for each in self._members.values() if each.offer is not None]
+        offers = [each.offer for each in self._backends.values() if each.offer is not None]
         if not offers or any(bytes(each.handshake) == b"null" for each in offers):
             self._refuse(frame, frames.METHOD_NOT_FOUND, "Method not found")
             return
@@ -576,16 +593,16 @@ class Router:
     def _listed(self, kind: str) -> dict[str, Any]:
         self._seen.add(kind)
         entries: list[Raw] = []
-        for name, member in self._members.items():
-            if member.offer is None:
+        for name, backend in self._backends.items():
+            if backend.offer is None:
                 continue
             if kind in ("tools", "prompts"):
-                own = member.tools if kind == "tools" else member.offer.prompts
+                own = backend.tools if kind == "tools" else backend.offer.prompts
                 names = self._tools if kind == "tools" else self._prompts
                 shown = [(entry, names.shown.get((name, name_of(entry)), "")) for entry in own]
                 entries += [Raw(renamed(entry, each)) for entry, each in shown if each]
             else:
-                entries += getattr(member.offer, kind)
+                entries += getattr(backend.offer, kind)
         if kind == "tools":
             entries.append(Raw(encode(self._reader.read_tool())))
         shown_list: dict[str, Any] = {LISTS[kind][1]: entries}
@@ -593,17 +610,17 @@ class Router:
             shown_list = {"resultType": "complete", **shown_list, "ttlMs": 0, "cacheScope": "private"}
         return shown_list
 
-    def _pass(self, member: Backend, frame: Frame, key: Id, owner: str | None, later: list[Work]) -> None:
-        self._under_way[key] = member
-        self._forward(member, frame.data, owner, later)
+    def _pass(self, backend: Backend, frame: Frame, key: Id, owner: str | None, later: list[Work]) -> None:
+        self._under_way[key] = backend
+        self._forward(backend, frame.data, owner, later)
 
     def _find(self, names: Names, name: str) -> tuple[Backend, str] | None:
         """The server of a tool or prompt, and its name there; unlisted ones are found by the server's name."""
         if (found := names.targets.get(name)) is not None:
-            return self._members[found[0]], found[1]
+            return self._backends[found[0]], found[1]
         for server, prefix in sorted(self._prefix.items(), key=lambda each: -len(each[1])):
             if name.startswith(prefix + SEPARATOR):
-                return self._members[server], name[len(prefix) + len(SEPARATOR) :]
+                return self._backends[server], name[len(prefix) + len(SEPARATOR) :]
         return None
 
     def _call(
@@ -635,9 +652,9 @@ class Router:
     ) -> None:
         ref = members_of(params.get("ref"))
         if (uri := text_of(ref.get("uri"))) is not None:
-            members = self._holders(uri)
-            if members:
-                self._pass(members[0], frame, key, owner, later)
+            backends = self._holders(uri)
+            if backends:
+                self._pass(backends[0], frame, key, owner, later)
                 return
         found = self._find(self._prompts, text_of(ref.get("name")) or "")
         if found is None or "ref" not in params or isinstance(frame.params, UnsetType):
@@ -652,20 +669,20 @@ class Router:
             routed = self._reader.from_client(frame.data, owner, later)
             self._out.to_client.extend(routed.to_client)
             return
-        members = self._holders(uri)
-        if not members:
+        backends = self._holders(uri)
+        if not backends:
             self._refuse(frame, frames.INVALID_PARAMS, f"Resource not found: {uri:.500}")
             return
-        if len(members) > 1:
-            self._trying[key] = frame.data, owner, members[1:]
-        self._pass(members[0], frame, key, owner, later)
+        if len(backends) > 1:
+            self._trying[key] = frame.data, owner, backends[1:]
+        self._pass(backends[0], frame, key, owner, later)
 
     def _holders(self, uri: str) -> list[Backend]:
         """Who has a resource: the one that lists it, else those whose templates fit, else all that have any."""
-        able = [each for each in self._members.values() if each.offer and each.offer.has("resources")]
+        able = [each for each in self._backends.values() if each.offer and each.offer.has("resources")]
 
-        def lists(member: Backend, kind: str, key: str) -> list[str]:
-            return [text_of(members_of(entry).get(key)) or "" for entry in getattr(member.offer, kind)]
+        def lists(backend: Backend, kind: str, key: str) -> list[str]:
+            return [text_of(members_of(entry).get(key)) or "" for entry in getattr(backend.offer, kind)]
 
         listed = [each for each in able if uri in lists(each, "resources", "uri")]
         fitting = [
@@ -686,37 +703,37 @@ class Router:
         self._say(encode({"jsonrpc": "2.0", "method": method, "params": told}))
         subscribed = wanted.get("resourceSubscriptions")
         for uri in subscribed if isinstance(subscribed, list) else ():
-            for member in self._holders(uri)[:1] if isinstance(uri, str) else ():
-                member.is_used = True
-                if member.state == "closed":
+            for backend in self._holders(uri)[:1] if isinstance(uri, str) else ():
+                backend.is_used = True
+                if backend.state == "closed":
                     # It hears of the stream when it has been discovered.
-                    self._open(member)
-        for member in self._members.values():
-            if member.state == "open" and not member.is_learning:
-                self._tell(member, frame.data)
+                    self._open(backend)
+        for backend in self._backends.values():
+            if backend.state == "open" and not backend.is_learning:
+                self._tell(backend, frame.data)
 
     def _list_tasks(self, frame: Frame) -> None:
-        members = [each for each in self._members.values() if each.state == "open"]
+        backends = [each for each in self._backends.values() if each.state == "open"]
         found: list[Raw] = []
-        left = {each.name for each in members}
+        left = {each.name for each in backends}
 
-        def heard(member: Backend, answer: Frame | None) -> None:
+        def heard(backend: Backend, answer: Frame | None) -> None:
             result = members_of(UNSET if answer is None else answer.result)
             for task in _array(result.get("tasks")):
                 found.append(task)
-                self._own_task(text_of(members_of(task).get("taskId")), member)
-            left.discard(member.name)
+                self._own_task(text_of(members_of(task).get("taskId")), backend)
+            left.discard(backend.name)
             if not left:
                 self._answer(frame, {"tasks": found})
 
-        for member in members:
-            self._ask(member, "tasks/list", {}, partial(heard, member))
-        if not members:
+        for backend in backends:
+            self._ask(backend, "tasks/list", {}, partial(heard, backend))
+        if not backends:
             self._answer(frame, {"tasks": []})
 
-    def _own_task(self, task: str | None, member: Backend) -> None:
+    def _own_task(self, task: str | None, backend: Backend) -> None:
         if task is not None:
-            self._tasks[task] = member
+            self._tasks[task] = backend
             if len(self._tasks) > _MOST_TASKS:
                 del self._tasks[next(iter(self._tasks))]
 
@@ -727,9 +744,9 @@ class Router:
             key = frames.id_key(bytes(wanted))
             self._trying.pop(key, None)
             if self._listening.pop(bytes(wanted), None) is not None:
-                for member in self._members.values():
-                    if member.state == "open":
-                        self._tell(member, frame.data)
+                for backend in self._backends.values():
+                    if backend.state == "open":
+                        self._tell(backend, frame.data)
             elif (cancelled := self._under_way.pop(key, None)) is not None:
                 self._cancel(cancelled, frame, key)
             return
@@ -739,46 +756,48 @@ class Router:
                 shown = frames.replaced(frame.params, {"progressToken": own})
                 self._tell(asker, frames.replaced(frame.data, {"params": shown}))
             return
-        for member in self._members.values():
-            if member.state == "open":
-                self._tell(member, frame.data)
+        for backend in self._backends.values():
+            if backend.state == "open":
+                self._tell(backend, frame.data)
 
-    def _cancel(self, member: Backend, frame: Frame, key: Id) -> None:
-        before = len(member.held)
-        member.held = [each for each in member.held if (read := frames.read(each)) is None or read.key != key]
-        routed = member.interceptor.from_client(frame.data)
-        if len(member.held) == before and member.state == "open":
+    def _cancel(self, backend: Backend, frame: Frame, key: Id) -> None:
+        before = len(backend.held)
+        backend.held = [
+            each for each in backend.held if (read := frames.read(each)) is None or read.key != key
+        ]
+        routed = backend.interceptor.from_client(frame.data)
+        if len(backend.held) == before and backend.state == "open":
             for each in routed.to_server:
-                self._tell(member, each)
+                self._tell(backend, each)
 
     # -- from a server --------------------------------------------------------------------------------------------
 
-    def _arrived(self, member: Backend, data: bytes) -> None:
+    def _arrived(self, backend: Backend, data: bytes) -> None:
         """What a server says, as the envelope shows it."""
         frame = frames.read(data)
         if frame is None:
             return
         if frame.is_response:
-            self._responded(member, frame, data)
+            self._responded(backend, frame, data)
         elif frame.key is not None and not isinstance(frame.method, UnsetType):
-            self._questioned(member, frame, frame.method)
+            self._questioned(backend, frame, frame.method)
         elif frame.method in _CHANGED:
-            member.announced.add(frame.method)
-            self._learn(member)
+            backend.announced.add(frame.method)
+            self._learn(backend)
         elif frame.method == "notifications/cancelled":
             wanted = frame.param("requestId")
-            mine = None if wanted is None else self._shown_id(member, bytes(wanted))
+            mine = None if wanted is None else self._shown_id(backend, bytes(wanted))
             if mine is not None and not isinstance(frame.params, UnsetType):
                 shown = frames.replaced(frame.params, {"requestId": mine})
                 self._say(frames.replaced(frame.data, {"params": shown}))
         elif frame.method != "notifications/subscriptions/acknowledged":
             self._say(data)
 
-    def _responded(self, member: Backend, frame: Frame, data: bytes) -> None:
+    def _responded(self, backend: Backend, frame: Frame, data: bytes) -> None:
         key = frame.key or ("", b"")
         if key not in self._under_way:
             key = frames.same_id(key) or key
-        if self._under_way.get(key) is not member:
+        if self._under_way.get(key) is not backend:
             # Nobody has asked this server, or nobody waits for it any longer.
             return
         if key in self._trying:
@@ -791,41 +810,41 @@ class Router:
                 return
         del self._under_way[key]
         if not isinstance(frame.result, UnsetType) and b'"taskId"' in data[:4000]:
-            self._own_task(frames.task_of(frame.result), member)
+            self._own_task(frames.task_of(frame.result), backend)
         self._say(data)
 
-    def _questioned(self, member: Backend, frame: Frame, method: str) -> None:
+    def _questioned(self, backend: Backend, frame: Frame, method: str) -> None:
         """A request of the server's: under another id, and the user is told which server asks."""
         self._number += 1
-        identifier = f"{self._prefix[member.name]}-{self._number}"
-        self._asked["s", identifier] = member, bytes(frame.identifier)
+        identifier = f"{self._prefix[backend.name]}-{self._number}"
+        self._asked["s", identifier] = backend, bytes(frame.identifier)
         changes: dict[str, bytes | None] = {"id": encode(identifier)}
         params = members_of(frame.params)
         inner: dict[str, bytes | None] = {}
         if "progressToken" in members_of(params.get("_meta")):
             inner["_meta"] = frames.replaced(params["_meta"], {"progressToken": encode(identifier)})
         if method == "elicitation/create" and (message := text_of(params.get("message"))) is not None:
-            inner["message"] = encode(f"[{member.name}] {message}")
+            inner["message"] = encode(f"[{backend.name}] {message}")
         if inner and not isinstance(frame.params, UnsetType):
             changes["params"] = frames.replaced(frame.params, inner)
         self._say(frames.replaced(frame.data, changes))
 
-    def _shown_id(self, member: Backend, identifier: bytes) -> bytes | None:
+    def _shown_id(self, backend: Backend, identifier: bytes) -> bytes | None:
         """The id under which the client knows a server's request."""
         for key, (whose, own) in self._asked.items():
-            if whose is member and frames.id_key(own) == frames.id_key(identifier):
+            if whose is backend and frames.id_key(own) == frames.id_key(identifier):
                 return encode(key[1])
         return None
 
 
-def _late(member: Backend) -> str:
+def _late(backend: Backend) -> str:
     return f"It has not answered the handshake for {_PATIENCE:.0f} seconds; it may still be starting."
 
 
-def _has_tasks(member: Backend) -> bool:
-    if member.offer is None:
+def _has_tasks(backend: Backend) -> bool:
+    if backend.offer is None:
         return False
-    capabilities = members_of(members_of(member.offer.handshake).get("capabilities"))
+    capabilities = members_of(members_of(backend.offer.handshake).get("capabilities"))
     return "tasks" in capabilities or _TASKS in members_of(capabilities.get("extensions"))
 
 

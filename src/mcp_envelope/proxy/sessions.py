@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import Final
 
@@ -26,18 +26,11 @@ from ..payload import Payload
 from .interceptor import Pending, Requests
 from .tool_lists import ToolList
 
-_CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-auth-token")
 _MOST: Final = 10_000
 # In seconds: how long a tool list is trusted, how long a new one may take, how long a failed one is not retried.
 _FRESH: Final = 60.0
 _PATIENCE: Final = 30.0
 _PAUSE: Final = 5.0
-
-
-def credential(headers: Mapping[str, str]) -> str | None:
-    """What tells one caller from another; only a digest of it is ever kept."""
-    found = [f"{name}: {headers[name]}" for name in _CREDENTIALS if headers.get(name)]
-    return "\n".join(found) or None
 
 
 class Session:

@@ -23,8 +23,11 @@ from .supervisor import Command, ServerCallbacks, SupervisedServer, Supervisor
 
 _log = logging.getLogger("mcp_envelope")
 
-# How many bytes may wait for one client.
+# How many bytes may wait for one client, and with how many more notifications are dropped.
 _MOST_WAITING: Final = 64 << 20
+_MOST_NEWS: Final = 16 << 20
+_SLOW: Final = "a client does not take what a shared server sends"
+_DROPPED: Final = "The answer was dropped: the client took too little of what came before. Call again."
 
 
 class SharedConnection:
@@ -56,12 +59,17 @@ class SharedConnection:
             self._shared.leave(self)
 
     def put(self, frame: bytes) -> None:
-        """Deliver a frame in its turn. Nobody waits for a client that is slow: it loses what exceeds its share."""
-        if self._size > _MOST_WAITING:
-            _log.warning(
-                "mcp-envelope: a client does not take what a shared server sends; a message is dropped"
-            )
-            return
+        """Deliver a frame in its turn. Nobody waits for a client that is slow.
+
+        If much waits, notifications are dropped; if very much, an answer becomes a failure, so that its call ends.
+        """
+        if self._size > _MOST_NEWS and (read := frames.read(frame)) is not None:
+            if read.key is None:
+                _log.warning("mcp-envelope: %s; a notification is dropped", _SLOW)
+                return
+            if read.is_response and self._size > _MOST_WAITING:
+                _log.warning("mcp-envelope: %s; an answer is dropped", _SLOW)
+                frame = frames.failure(read.identifier, frames.INTERNAL_ERROR, _DROPPED)
         self._frames.append(frame)
         self._size += len(frame)
         if self._task is None:

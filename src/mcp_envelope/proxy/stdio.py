@@ -389,25 +389,44 @@ class Writer:
             view = view[os.write(self._descriptor, view) :]
 
 
+class LineSplitter:
+    """Whole lines of any length, out of chunks of any size."""
+
+    def __init__(self) -> None:
+        self._begun: io.BytesIO | None = None
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the lines that are now complete."""
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            if self._begun is None:
+                yield chunk[start:end]
+            else:
+                self._begun.write(chunk[start:end])
+                # The buffer itself, not a copy; nothing here keeps it while it is worked on.
+                line, self._begun = [self._begun.getvalue()], None
+                yield line.pop()
+            start = end + 1
+        if start < len(chunk):
+            self._begun = self._begun or io.BytesIO()
+            self._begun.write(chunk[start:] if start else chunk)
+
+    def rest(self) -> bytes:
+        """What came after the last newline."""
+        return b"" if self._begun is None else self._begun.getvalue()
+
+
 def lines_and_ends(
     descriptor: int, read: Callable[[int, int], bytes] = os.read
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Whole lines of any length, each with its newline; the last one may have none."""
-    whole: io.BytesIO | None = None
+    """Lines, each with its newline; the last one may have none."""
+    splitter = LineSplitter()
     while chunk := read(descriptor, _CHUNK):
-        start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
-            if whole is None:
-                yield chunk[start:end], b"\n"
-            else:
-                whole.write(chunk[start:end])
-                # The buffer itself, not a copy; nothing here keeps it while it is worked on.
-                line, whole = [whole.getvalue()], None
-                yield line.pop(), b"\n"
-            start = end + 1
-        if start < len(chunk):
-            if whole is None:
-                whole = io.BytesIO()
-            whole.write(chunk[start:] if start else chunk)
-    if whole is not None:
-        yield whole.getvalue(), b""
+        # `map` keeps no line while it is worked on, as a loop would.
+        yield from map(_ended, splitter.feed(chunk))
+    if rest := splitter.rest():
+        yield rest, b""
+
+
+def _ended(line: bytes) -> tuple[bytes, bytes]:
+    return line, b"\n"

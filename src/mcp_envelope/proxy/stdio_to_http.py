@@ -9,31 +9,30 @@ session is deleted.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
 import sys
-import threading
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Final, Literal, Protocol
 
 import anyio
 import anyio.abc
-from anyio import to_thread
-from anyio.streams.memory import MemoryObjectSendStream
 from msgspec import UnsetType
 
 from ..gateway import Gateway
 from ..jsontext.document import compact
 from . import frames
 from .frames import Frame, Id, Outgoing
-from .interceptor import Interceptor
-from .stdio import Writer, lines_and_ends
+from .interceptor import LOGIN_NEEDED, Interceptor
+from .stdio_asyncio import GRACE, POLL, SIGNALS, StandardOutput, standard_input
 from .streamable_http import HttpRefusal, StreamableHttp, request_key, stateless_headers
 from .upstream import BROKEN, Upstream, UpstreamLogin, explained, no_answer
 from .url_elicitation import PendingLogin, UrlElicitations
 
+_MORE_NEEDED: Final = (
+    "The server wants more rights than the login has. Run this command in a terminal, then try again: %s"
+)
 _log = logging.getLogger("mcp_envelope")
 
 
@@ -52,12 +51,8 @@ class InteractiveLogin(UpstreamLogin, Protocol):
         ...
 
 
-_SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 # Seconds for the server to accept a notification, since what follows waits for it, or to list its tools.
 _TIMEOUT: Final = 30.0
-# Seconds for answers once the client has closed its end.
-_GRACE: Final = 5.0
-_POLL: Final = 0.01
 # Any other refusal means that the server is not available to us.
 _CODES: Final = {
     401: "FORBIDDEN",
@@ -85,7 +80,6 @@ class StdioToHttp:
         self._invitations = UrlElicitations()
         self._transport = transport
         self._interceptor = Interceptor(gateway, observe=observe, adopts=True, mirrors=True)
-        self._writer = Writer(sys.stdout.fileno())
         # Requests under way, and whether they are of the stateless era.
         self._running: dict[Id, tuple[anyio.CancelScope, bool]] = {}
         # Messages from the server on their way to the client.
@@ -107,6 +101,7 @@ class StdioToHttp:
         return 0
 
     async def _main(self) -> None:
+        self._output = await StandardOutput.opened()
         async with aclosing(self._upstream):
             async with anyio.create_task_group() as group:
                 self._group = group
@@ -119,32 +114,34 @@ class StdioToHttp:
                     self._transport,
                 )
                 group.start_soon(self._watch_signals)
+                group.start_soon(self._watch_client)
                 await self._serve()
-                with anyio.move_on_after(_GRACE):
-                    while self._delivering or self._interceptor.expects_answers:
-                        await anyio.sleep(_POLL)
+                with anyio.move_on_after(GRACE):
+                    while self._delivering or self._interceptor.expects_answers or self._output.is_behind:
+                        await anyio.sleep(POLL)
                 group.cancel_scope.cancel()
             await self._http.aclose()
+        self._output.close()
 
     async def _watch_signals(self) -> None:
-        wanted = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+        wanted = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
         with anyio.open_signal_receiver(*wanted) as received:
             async for number in received:
                 self._signal = int(number)
                 self._group.cancel_scope.cancel()
 
+    async def _watch_client(self) -> None:
+        """A client that has stopped reading will hear nothing more, whether or not there is something to say."""
+        await self._output.gone.wait()
+        self._group.cancel_scope.cancel()
+
     # -- from the client ------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        sending, receiving = anyio.create_memory_object_stream[bytes](0)
-        loop = asyncio.get_running_loop()
-        threading.Thread(target=_read_lines, args=(loop, sending), daemon=True).start()
-        async with receiving:
-            async for line in receiving:
-                if line.strip():
-                    await self._from_client(line)
-                while self._interceptor.list_requests.is_crowded:
-                    await anyio.sleep(_POLL)
+        async for line in standard_input():
+            await self._from_client(line)
+            while self._interceptor.list_requests.is_crowded:
+                await anyio.sleep(POLL)
 
     async def _from_client(self, line: bytes) -> None:
         frame = frames.read(line)
@@ -274,11 +271,9 @@ class StdioToHttp:
                     self._group.start_soon(self._announce, invitation)
                 await self._deliver(self._invitations.asking(frame, invitation))
                 return
-        words = "wants more rights than the login has" if need == "more" else "wants a login"
-        message = f"The server {words}. Run this command in a terminal, then try again: {login.command}"
-        if need == "login":
-            message += " (or give the proxy a token: --bearer-env)"
-        await self._failed(data, message, "LOGIN_REQUIRED")
+        await self._failed(
+            data, (_MORE_NEEDED if need == "more" else LOGIN_NEEDED) % login.command, "LOGIN_REQUIRED"
+        )
 
     async def _announce(self, invitation: PendingLogin) -> None:
         """Tell a client with a session when its user is done."""
@@ -299,15 +294,4 @@ class StdioToHttp:
 
     async def _write(self, out: list[bytes]) -> None:
         if out:
-            await to_thread.run_sync(self._writer.write, out, abandon_on_cancel=True)
-            if self._writer.is_broken:
-                self._group.cancel_scope.cancel()
-
-
-def _read_lines(loop: asyncio.AbstractEventLoop, sending: MemoryObjectSendStream[bytes]) -> None:
-    """Runs in a thread of its own, which nobody waits for, since reading cannot be interrupted."""
-    with suppress(OSError, RuntimeError, anyio.BrokenResourceError):
-        for line, _ in lines_and_ends(sys.stdin.fileno()):
-            asyncio.run_coroutine_threadsafe(sending.send(line), loop).result()
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(sending.close)
+            await self._output.write(out)

@@ -10,7 +10,6 @@ All processes of the proxy are counted, and watched by the guard, so that none o
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 import os
 import signal
@@ -25,6 +24,7 @@ from msgspec import UnsetType
 from . import frames
 from .frames import Frame, text_of
 from .processes import KILL, ProcessGuard, describe_exit, signal_group
+from .stdio import LineSplitter
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -61,7 +61,7 @@ class Command(NamedTuple):
 
 
 class Process(asyncio.SubprocessProtocol):
-    """A running server, in lines."""
+    """A running server."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
@@ -116,9 +116,8 @@ class Process(asyncio.SubprocessProtocol):
     async def drain(self) -> None:
         await self._drained.wait()
 
-    async def lines(self) -> AsyncIterator[bytes]:
-        """Whole lines of any length, until the process has ended."""
-        whole: io.BytesIO | None = None
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """What it writes, until it has ended."""
         while True:
             while not self._chunks:
                 if self._is_over:
@@ -130,19 +129,7 @@ class Process(asyncio.SubprocessProtocol):
             if self._is_paused and not self._chunks and not self._is_over:
                 self._is_paused = False
                 self._output.resume_reading()
-            start = 0
-            while (end := chunk.find(b"\n", start)) >= 0:
-                if whole is None:
-                    yield chunk[start:end]
-                else:
-                    whole.write(chunk[start:end])
-                    # Nothing here keeps the line while it is worked on.
-                    line, whole = [whole.getvalue()], None
-                    yield line.pop()
-                start = end + 1
-            if start < len(chunk):
-                whole = whole or io.BytesIO()
-                whole.write(chunk[start:] if start else chunk)
+            yield chunk
 
     async def end(self) -> int:
         """End it as a client would, by closing its input, then insist; its exit code, or minus a signal."""
@@ -318,19 +305,22 @@ class SupervisedServer:
     def send(self, frame: bytes) -> None:
         """Send a frame, sooner or later. If that turns out to be impossible, `failed` is called."""
         self.used = time.monotonic()
+        if self._unread > _MOST_UNREAD:
+            words = "The server does not read what it is sent."
+            self._fail([frame], ServerUnavailable(words, "UPSTREAM_TIMEOUT"))
+            return
         if self._process is not None and not self._handshake.is_under_way:
-            if self._process.unread > _MOST_UNREAD:
-                self._fail(
-                    [frame],
-                    ServerUnavailable("The server does not read what it is sent.", "UPSTREAM_TIMEOUT"),
-                )
-                return
             self._handshake.note(frame)
             self._process.write(frame)
             return
         self._held.append(frame)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._live())
+
+    @property
+    def _unread(self) -> int:
+        """How many bytes were sent that it has not taken."""
+        return sum(map(len, self._held)) + (0 if self._process is None else self._process.unread)
 
     async def drain(self) -> None:
         """Wait until the server has taken most of what it was sent."""
@@ -373,12 +363,13 @@ class SupervisedServer:
                 self._task = asyncio.get_running_loop().create_task(self._live())
 
     async def _talk(self, process: Process) -> None:
-        since = time.monotonic()
+        since, splitter = time.monotonic(), LineSplitter()
         self._process = process
         try:
             self._begin(process)
-            async for line in process.lines():
-                await self._heard(process, line)
+            async for chunk in process.chunks():
+                for line in splitter.feed(chunk):
+                    await self._heard(process, line)
         finally:
             # It may have closed its output: then it cannot be talked to any more.
             code = await process.end()

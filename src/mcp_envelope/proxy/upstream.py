@@ -19,7 +19,7 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 from . import frames, sse
 from .connections import Headers, Pool, Response, Unanswered, Unreachable, Unreadable, basic_auth
 from .frames import Outgoing
-from .headers import EVENT_STREAM, JSON, message_type, origin, resolve
+from .headers import EVENT_STREAM, JSON, credential, message_type, origin, resolve
 from .memory import Reservation, SharedMemory
 
 # The most bytes of one body or event.
@@ -89,29 +89,30 @@ class Upstream:
 
     async def request(self, method: str, url: str, headers: Headers, body: bytes = b"") -> Response:
         """Send a request and return its reply, to be released by the caller."""
+        caller = credential(dict(headers))
         if self._overridden:
             kept = [pair for pair in headers if pair[0].lower() not in self._overridden]
             headers = [*kept, *self._headers.items()]
         if self._cookies is not None:
             headers = [*headers, *self._cookies.header(url)]
         if self.login is None:
-            response = await self._pool.send(method, url, headers, body)
+            response = await self._pool.send(method, url, headers, body, caller)
         else:
-            response = await self._send_with_token(self.login, method, url, headers, body)
+            response = await self._send_with_token(self.login, method, url, headers, body, caller)
         if self._keeps_cookies and "set-cookie" in response.named:
             self._cookies = self._cookies or _Cookies()
             self._cookies.learn(response)
         return response
 
     async def _send_with_token(
-        self, login: UpstreamLogin, method: str, url: str, headers: Headers, body: bytes
+        self, login: UpstreamLogin, method: str, url: str, headers: Headers, body: bytes, caller: str | None
     ) -> Response:
         """Send a request with a token, and once more with another one if it was refused and did nothing."""
         is_second = False
         while True:
             token = await login.authorization(url)
             sent = headers if token is None else [*headers, ("authorization", token)]
-            response = await self._pool.send(method, url, sent, body)
+            response = await self._pool.send(method, url, sent, body, caller)
             if response.status not in (401, 403):
                 return response
             challenge = response.get("www-authenticate")

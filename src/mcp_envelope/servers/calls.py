@@ -28,7 +28,6 @@ from msgspec.structs import replace
 from ..clients.known import UNKNOWN, Client, era_of
 from ..clients.known import client as known_client
 from ..codes import CATALOGUE, Problem
-from ..config import Shape
 from ..envelope import Sealed
 from ..errors import is_protocol_error, problem_of
 from ..gateway import Call, Declared, Gateway, Published, shares_budget
@@ -74,12 +73,12 @@ def call_of(
     tool: str,
     gateway: Gateway,
     declared: Declared = NOTHING_DECLARED,
-    publish: Callable[[Shape], Published] | None = None,
+    promised: tuple[Mapping[str, Any] | None, bool, bool] | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Call:
     """Describe a call by the SDK's request context; there is none if a server is called from Python.
 
-    `publish` returns what the tool's results promise to clients.
+    `promised` is what `Gateway.publish` needs to know of the tool's results.
     """
     try:
         info = request.session.client_params.client_info
@@ -97,7 +96,7 @@ def call_of(
         request_id=client_request_id(getattr(request, "meta", None)),
         arguments=arguments,
         declared=declared,
-        published=_NOTHING_PUBLISHED if publish is None else publish(policy.shape),
+        published=_NOTHING_PUBLISHED if promised is None else gateway.publisher.of(policy.shape, *promised),
         started=time.perf_counter(),
         span=current_span(),
         remarks=Remarks(keeper=functools.partial(gateway.keeping, owner)),
@@ -162,6 +161,7 @@ class Run:
         "gateway",
         "payload",
         "plain",
+        "plain_size",
         "requested",
         "stage",
         "tool",
@@ -177,6 +177,8 @@ class Run:
         self.stage: Literal["running", "returned", "sealed"] = "running"
         # The library's result, if it is one text block that repeats the structure, both made from a dictionary.
         self.plain: Any = None
+        # The bytes of its text, if they were counted on the way.
+        self.plain_size = 0
         # The value as the library would write it, if it was written to be measured and then left to the library.
         self.payload: Payload | None = None
         self._stored: list[str] = []
@@ -229,7 +231,7 @@ class Run:
         if budget is None or call.span is not None or call.published.wrap or shares_budget(call):
             return False
         text = self.plain.content[0].text
-        bound = text_lane_bound(text)
+        bound = text_lane_bound(text, self.plain_size)
         return budget.is_certain_size(bound) and self.gateway.passes_text(text, bound // 2, call)
 
     async def finish(self, result: Any, instead: Payload | None = None) -> Sealed | None:
@@ -398,7 +400,17 @@ def wrapped(function: Callable[..., Any], converter: Converter) -> Callable[...,
     if inspect.iscoroutinefunction(bare):
 
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            return await _awaited(running.get(), function(*args, **kwargs), converter)
+            run = running.get()
+            token = running.set(None)
+            try:
+                value = await function(*args, **kwargs)
+            except (Failure, PayloadError) as failure:
+                if run is None:
+                    raise
+                return run.fail_expected(failure, converter)
+            finally:
+                running.reset(token)
+            return value if run is not None and run.leaves(value) else await _returned(run, value, converter)
 
         made = awaited
     elif inspect.isasyncgenfunction(bare):
@@ -423,7 +435,9 @@ def wrapped(function: Callable[..., Any], converter: Converter) -> Callable[...,
             finally:
                 running.reset(token)
             return (
-                _awaited(run, value, converter) if inspect.isawaitable(value) else run.take(value, converter)
+                wrapped(_result_of(value), converter)()
+                if inspect.isawaitable(value)
+                else run.take(value, converter)
             )
 
         made = called
@@ -438,17 +452,11 @@ def wrapped(function: Callable[..., Any], converter: Converter) -> Callable[...,
     return made
 
 
-async def _awaited(run: Run | None, outcome: Awaitable[Any], converter: Converter) -> Any:
-    if run is None:
-        return await _returned(run, await outcome, converter)
-    token = running.set(None)
-    try:
-        value = await outcome
-    except (Failure, PayloadError) as failure:
-        return run.fail_expected(failure, converter)
-    finally:
-        running.reset(token)
-    return value if run.leaves(value) else await _returned(run, value, converter)
+def _result_of(outcome: Awaitable[Any]) -> Callable[[], Awaitable[Any]]:
+    async def awaited() -> Any:
+        return await outcome
+
+    return awaited
 
 
 async def _returned(run: Run | None, value: Any, converter: Converter) -> Any:

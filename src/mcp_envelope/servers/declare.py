@@ -16,6 +16,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
+from .. import extras
 from ..budget import MIN_BYTES, MIN_TOKENS
 from ..config import Settings
 from ..fit.ranking import Ranking
@@ -99,16 +100,7 @@ def missing_extra(library: str, extra: str, needs: int, error: ImportError) -> I
 
     `needs` is the first major version that will do.
     """
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        found = version(_PACKAGES[extra])
-    except PackageNotFoundError:
-        found = ""
-    state = f"found {found}, needs {needs}" if found else "it is not installed"
-    if found and int(found.partition(".")[0]) >= needs:
-        # The library is fine, and something that it needs is missing or broken.
-        state = f"found {found}, but it can't be imported ({error})"
+    state = extras.state(_PACKAGES[extra], error, needs)
     message = f'{library} {needs} or newer is needed here ({state}): pip install -U "mcp-envelope[{extra}]"'
     return ImportError(message, name=error.name, path=error.path)
 

@@ -29,9 +29,11 @@ try:
 except ImportError as error:
     raise missing_extra("The official SDK (mcp)", "sdk", 2, error) from error
 
+from msgspec import DecodeError
+from msgspec.json import decode
 from msgspec.structs import replace
 from pydantic import BaseModel, TypeAdapter
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from ..dialects.notice import READ_TOOL
 from ..fit.blocks import SCHEME
@@ -168,11 +170,11 @@ class _Enveloped:
             update={"input_schema": shown["inputSchema"], "output_schema": shown.get("outputSchema")}
         )
 
-    def _output(self, tool: Tool | None, entry: mcp_types.Tool | None) -> _Output:
+    def _output(self, tool: Tool | None, entry: mcp_types.Tool | None) -> _ToolOutput:
         if tool is not None:
-            output: _Output = self._wrap(tool).output
+            output: _ToolOutput = self._wrap(tool).output
             return output
-        return _Output(NOTHING_DECLARED, None if entry is None else entry.output_schema, False, False)
+        return _ToolOutput(NOTHING_DECLARED, None if entry is None else entry.output_schema, False, False)
 
     def _function_tool(self, name: str) -> Tool | None:
         # The SDK's public list has no functions in it.
@@ -202,15 +204,7 @@ class _Enveloped:
         tool = self._function_tool(name)
         entry = await self._entry(ctx, name) if tool is None else None
         output = self._output(tool, entry)
-        publish = self._gateway.publisher.of
-        call = call_of(
-            ctx,
-            name,
-            self._gateway,
-            output.declared,
-            lambda shape: publish(shape, *output[1:]),
-            arguments,
-        )
+        call = call_of(ctx, name, self._gateway, output.declared, output[1:], arguments)
         if arguments and (budget_name := call.dialect.budget_argument) in arguments:
             schema = tool.parameters if tool is not None else None if entry is None else entry.input_schema
             requested = arguments[budget_name]
@@ -314,7 +308,7 @@ def _to_result(sealed: Sealed, meta: Mapping[str, Any] | None = None) -> mcp_typ
     return SealedCallToolResult.model_validate(result)
 
 
-class _Output(NamedTuple):
+class _ToolOutput(NamedTuple):
     """What a tool's author declared, and what the tool promises of its data, outcomes aside."""
 
     declared: Declared
@@ -347,7 +341,7 @@ class Metadata(FuncMetadata):
             output_schema=output.output_schema,
             output_model=output.output_model,
             wrap_output=output.wrap_output,
-            output=_Output(
+            output=_ToolOutput(
                 declared_at(tool.fn),
                 output.output_schema,
                 data is not None and data.misses,
@@ -361,13 +355,20 @@ class Metadata(FuncMetadata):
             # The SDK's own model of the data knows nothing of a notice.
             return result if isinstance(result, SealedCallToolResult) else super().convert_result(result)
         if self.is_any_dict and (adapter := self.adapter()) is not None:
-            # What the SDK makes of it, without its search for content blocks.
-            text = to_json(result, fallback=str, indent=2).decode()
-            validated = adapter.validate_python(result, by_alias=True, by_name=True)
-            run.plain = mcp_types.CallToolResult(
-                content=[mcp_types.TextContent(type="text", text=text)],
-                structured_content=adapter.dump_python(validated, mode="json", by_alias=True),
-            )
+            # What the SDK makes of it, without its search for content blocks. Reading the structure from the text
+            # takes less than writing the value once more.
+            try:
+                written = to_json(result, indent=2)
+            except PydanticSerializationError:
+                return super().convert_result(result)
+            adapter.validate_python(result, by_alias=True, by_name=True)
+            try:
+                structured = decode(written)
+            except (DecodeError, RecursionError):  # NaN is no JSON
+                structured = adapter.dump_python(result, mode="json", by_alias=True)
+            text = mcp_types.TextContent(type="text", text=written.decode())
+            run.plain = mcp_types.CallToolResult(content=[text], structured_content=structured)
+            run.plain_size = len(written)
             return run.plain
         made: Any = super().convert_result(result)
         if made.structured_content == result:

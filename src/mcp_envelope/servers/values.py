@@ -189,9 +189,9 @@ def _is_plain_text(block: Any) -> bool:
     )
 
 
-def text_lane_bound(text: str) -> int:
-    """Return an upper bound for the bytes of a text lane that is one block of JSON.
+def text_lane_bound(text: str, size: int = 0) -> int:
+    """Return an upper bound for the bytes of a text lane that is one block of JSON, of `size` bytes if known.
 
     Each of its characters is escaped by one more, if at all.
     """
-    return 2 * (len(text) if text.isascii() else len(text.encode())) + _AROUND_TEXT
+    return 2 * (size or (len(text) if text.isascii() else len(text.encode()))) + _AROUND_TEXT

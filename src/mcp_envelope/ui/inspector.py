@@ -32,6 +32,9 @@ from ..vault.vault import Stored, Vault, store_failure
 _CALLS: Final = 200
 _CHILDREN: Final = 100
 _LONGEST_TEXT: Final = 300
+# The beginning of a list or an object that is no larger than this, in characters.
+_PREVIEW: Final = 90
+_PREVIEWED: Final = 16 << 10
 # Larger payloads are read in parts, but not sealed again: that needs all of them in memory.
 _LARGEST: Final = 64 << 20
 _READ_TOKENS: Final = 12_000
@@ -148,7 +151,7 @@ class Inspector:
             "file": self._settings.file,
             "settings": [
                 {"name": name, "source": policy.sources[name]}
-                | ({"value": getattr(policy, name)} if name not in hidden else {"value": "…"})
+                | ({"value": policy.in_force(name)} if name not in hidden else {"value": "…"})
                 for name in SETTINGS
             ],
             "problems": [
@@ -181,7 +184,7 @@ def _children(value: StoredValue, offset: int) -> Iterator[dict[str, Any]]:
 
 
 def _described(value: StoredValue) -> dict[str, Any]:
-    """A value without its children: of a text, a number and the like, the beginning."""
+    """A value without its children: its beginning, unless it is a large list or object."""
     described: dict[str, Any] = {
         "path": value.path,
         "kind": value.kind,
@@ -190,7 +193,11 @@ def _described(value: StoredValue) -> dict[str, Any]:
     }
     if value.kind in ("string", "text"):
         described["text"] = value.text(0, _LONGEST_TEXT)[:_LONGEST_TEXT]
-    elif value.kind not in ("array", "object"):
+    elif value.kind in ("array", "object"):
+        if value.size <= _PREVIEWED:
+            text = value.raw().decode("utf-8", "replace")
+            described["preview"] = text if len(text) <= _PREVIEW else f"{text[: _PREVIEW - 1]}…"
+    else:
         described["text"] = value.raw()[:_LONGEST_TEXT].decode("utf-8", "replace")
     return described
 

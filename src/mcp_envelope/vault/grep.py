@@ -50,6 +50,8 @@ _LONGEST_LINE: Final = 8 << 20
 _OVERLAP: Final = 1 << 16
 # A chunk that is larger is taken apart before it is decoded.
 _LARGE_CHUNK: Final = 1 << 22
+# How much is searched only to count the matches for which there is no room, in bytes or characters.
+_COUNTED: Final = 8 << 20
 _ADVICE: Final = "Narrow it with a path, or read pages instead."
 
 # Stored JSON has no control characters, so two of them can stand for others for a while.
@@ -77,7 +79,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """`total` counts all matching lines, if the search got to the end."""
+    """`more` says that there are others after these. `total` counts all, if the search got to the end."""
 
     matches: list[Match]
     more: bool
@@ -88,7 +90,7 @@ LIMITS: Final = SearchLimits(length=1000)
 
 
 class _Enough(Exception):
-    """There is another match, and no room for it."""
+    """There are other matches, for which there is no room, and too much is left to count them."""
 
 
 def run(
@@ -100,7 +102,10 @@ def run(
     skip: int = 0,
     most_bytes: int = _MOST_BYTES,
 ) -> Found:
-    """The matching lines from the `skip`-th on, as many as `most_bytes` hold; at least one, if there is one."""
+    """The matching lines from the `skip`-th on, as many as `most_bytes` hold; at least one, if there is one.
+
+    The rest is counted, because a model takes the number that it is told for the number that there are.
+    """
     guard = CostGuard(limits, _ADVICE)
     compiled = _LinePattern(pattern, limits.length, guard)
     search = _Search(compiled, max(0, min(context, _MOST_CONTEXT)), skip, most_bytes)
@@ -114,7 +119,7 @@ def run(
         return Found(matches=search.matches, more=True)
     except RecursionError:
         raise TooCostly(f"stopped, because values are nested too deeply. {_ADVICE}") from None
-    return Found(matches=search.matches, more=False, total=search.seen)
+    return Found(matches=search.matches, more=search.is_full, total=search.seen)
 
 
 class _Window:
@@ -155,14 +160,24 @@ class _Search:
         self._room = most_bytes
         self.seen = 0
         self.matches: list[Match] = []
+        # Whether there was a match for which there was no room, and how much was searched since then.
+        self.is_full = False
+        self._counted = 0
 
     def part(self, part: Chunk | StoredValue) -> None:
+        if isinstance(part, Chunk):
+            self._count(len(part.raw))
         if isinstance(part, Chunk) and len(part.raw) > _LARGE_CHUNK:
             self._large_chunk(part)
         elif isinstance(part, Chunk):
             self._chunk(part)
         elif part.kind in ("string", "text"):
             self._text(part)
+
+    def _count(self, size: int) -> None:
+        self._counted += size if self.is_full else 0
+        if self._counted > _COUNTED:
+            raise _Enough
 
     # -- texts and long strings -----------------------------------------------------------------------------
 
@@ -173,6 +188,7 @@ class _Search:
         at = 0
         while at < value.total and (piece := value.text(at, room)):
             at += len(piece)
+            self._count(len(piece))
             page.text += piece
             if at < value.total:
                 self._whole_lines(page)
@@ -207,7 +223,7 @@ class _Search:
         for start in self._pattern.starts(searched, inside=page.inside, open_end=open_end):
             found = True
             self.seen += 1
-            if self.seen <= self._skip:
+            if self.seen <= self._skip or self.is_full:
                 continue
             if not lines:
                 lines = body.removesuffix("\n").split("\n")
@@ -222,7 +238,8 @@ class _Search:
 
     def _add(self, page: _Window, lines: list[str], line: int, start: int, column: int) -> None:
         if self.matches and self._room <= 0:
-            raise _Enough
+            self.is_full = True
+            return
         before = [_clipped(one) for one in lines[max(line - self._context, 0) : line]]
         if missing := self._context - len(before):
             before = [*page.before[-missing:], *before]
@@ -249,7 +266,7 @@ class _Search:
         if not as_they_are:
             lines = b"\n".join(map(_plain, texts))
         hits = list(self._pattern.starts(lines)) if texts else []
-        if self.seen + len(hits) <= self._skip:
+        if self.is_full or self.seen + len(hits) <= self._skip:
             self.seen += len(hits)
             return
         sizes = map(len, texts if as_they_are and lines.isascii() else map(_plain, texts))

@@ -40,6 +40,7 @@ from ..jsontext.document import (
     OPEN_OBJECT,
     OPEN_STRING,
     OPENS_JSON,
+    Buffer,
     TooDeep,
     encode,
     holds_json,
@@ -75,6 +76,10 @@ _LOADED_TOGETHER: Final = 16
 _IN_A_BUCKET: Final = 256
 _LOOK: Final = 1 << 12
 _LENGTH: Final = 4
+# Around the blocks of a result, and before its structure.
+_CONTENT: Final = b'{"content":['
+_STRUCTURED: Final = b'],"structuredContent":'
+_BLOCKS_AT_ONCE: Final = 1 << 10
 _BETWEEN: Final = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _KEY: Final = re.compile(rb"(" + STRING + rb")[ \t\r\n]*:[ \t\r\n]*")
@@ -420,53 +425,95 @@ class IndexBuilder:
         root = self._span(memoryview(data), *_stripped(data), 0)
         if data.isascii():
             return Index(root)
-        text = _text_span(data)
+        text = _text_span([data])
         return Index(root, characters=text.ordinals, starts=text.starts)
+
+    def result(self, blocks: Sequence[Buffer], structured: bytes | None) -> Index:
+        """The index that `document` would make of `result_parts` in one piece, which may be large: none is made."""
+        parts = result_parts(blocks, structured)
+        size = sum(map(len, parts))
+        if size <= CHUNK:
+            return Index()
+        keys, starts, spans = ["content"], [1], [self._content(blocks)]
+        if structured is not None:
+            keys.append("structuredContent")
+            starts.append(spans[0].end + 1)
+            start, end = _stripped(structured)
+            base = spans[0].end + len(_STRUCTURED) - 1
+            span = self._span(memoryview(structured), start, end, 1, base)
+            spans.append(span or Span("leaf", start, end, 0))
+        chunks = _Chunks()
+        large = chunks.add(starts, [span.end - span.start for span in spans])
+        children = {index: spans[index] for index in large}
+        root = self._with_members(Span("object", 0, size, len(keys)), keys, children, chunks)
+        text = _text_span(parts)
+        return Index(root) if text.total == size else Index(root, False, text.ordinals, text.starts)
+
+    def _content(self, blocks: Sequence[Buffer]) -> Span:
+        chunks = _Chunks()
+        children: dict[int, Span] = {}
+        at = len(_CONTENT)
+        for first in range(0, len(blocks), _BLOCKS_AT_ONCE):
+            sizes = [len(block) for block in blocks[first : first + _BLOCKS_AT_ONCE]]
+            *starts, at = accumulate([size + 1 for size in sizes], initial=at)
+            for index in chunks.add(starts, sizes):
+                block = memoryview(blocks[first + index])
+                child = self._span(block, 0, len(block), 2, starts[index])
+                if child is not None:
+                    children[first + index] = child
+        # After the last block there is a bracket, and no comma.
+        span = Span("array", len(_CONTENT) - 1, at if blocks else at + 1, chunks.total)
+        if span.end - span.start > CHUNK:
+            self.add_chunks(span, children, chunks.ordinals, chunks.starts)
+        return span
 
     def text(self, data: bytes) -> Index:
         """Plain text; what is JSON comes as a document."""
-        return Index(_text_span(data) if len(data) > CHUNK else None, text=True)
+        return Index(_text_span([data]) if len(data) > CHUNK else None, text=True)
 
-    def _span(self, data: memoryview, start: int, end: int, depth: int) -> Span | None:
+    def _span(self, data: memoryview, start: int, end: int, depth: int, base: int = 0) -> Span | None:
+        """The span of a value in `data`, which is stored from `base` on."""
         if end - start <= CHUNK:
             return None
         by_first = {0x5B: self._array, 0x7B: self._object, 0x22: self._string}
         build = by_first.get(data[start])
         if build is not None and depth < MAX_DEPTH:
             try:
-                return build(data, start, end, depth)
+                return build(data, start, end, depth, base)
             except (msgspec.DecodeError, RecursionError, TooDeep, _Indivisible):
                 # Half a surrogate pair, or too deep: correct as a leaf.
                 pass
-        return Span("leaf", start, end, 0)
+        return Span("leaf", base + start, base + end, 0)
 
-    def _array(self, data: memoryview, start: int, end: int, depth: int) -> Span:
-        chunks = _Chunks()
+    def _array(self, data: memoryview, start: int, end: int, depth: int, base: int) -> Span:
+        chunks = _Chunks(base)
         children: dict[int, Span] = {}
         for at, stop, items in _windowed(data, start, end):
             sizes = [len(item) for item in items]
             starts = _item_starts(data, at, stop, sizes)
             first = chunks.total
             for index in chunks.add(starts, sizes):
-                child = self._span(data, starts[index], starts[index] + sizes[index], depth + 1)
+                child = self._span(data, starts[index], starts[index] + sizes[index], depth + 1, base)
                 if child is not None:
                     children[first + index] = child
-        span = Span("array", start, end, chunks.total)
+        span = Span("array", base + start, base + end, chunks.total)
         self.add_chunks(span, children, chunks.ordinals, chunks.starts)
         return span
 
-    def _object(self, data: memoryview, start: int, end: int, depth: int) -> Span:
+    def _object(self, data: memoryview, start: int, end: int, depth: int, base: int) -> Span:
         values = OPEN_OBJECT.decode(data[start:end])
         keys, sizes = list(values), [len(value) for value in values.values()]
         starts, value_starts = _member_starts(data, start, end, keys, sizes)
-        chunks = _Chunks()
+        chunks = _Chunks(base)
         children: dict[int, Span] = {}
         for index in chunks.add(starts, sizes):
             at = value_starts[index]
-            child = self._span(data, at, at + sizes[index], depth + 1)
+            child = self._span(data, at, at + sizes[index], depth + 1, base)
             if child is not None:
                 children[index] = child
-        span = Span("object", start, end, len(keys))
+        return self._with_members(Span("object", base + start, base + end, len(keys)), keys, children, chunks)
+
+    def _with_members(self, span: Span, keys: list[str], children: dict[int, Span], chunks: _Chunks) -> Span:
         self.add_chunks(span, children, chunks.ordinals, chunks.starts)
         span.keys = {keys[index]: index for index in span.children}
         if span.child_positions or len(chunks.ordinals) - len(children) > _FEW_CHUNKS:
@@ -486,18 +533,18 @@ class IndexBuilder:
         table = array("I", ends).tobytes() + b"".join([bucket.tobytes() for bucket in buckets])
         return KeyTable(self._append(table), count)
 
-    def _string(self, data: memoryview, start: int, end: int, depth: int) -> Span:
+    def _string(self, data: memoryview, start: int, end: int, depth: int, base: int) -> Span:
         raw = data[start:end]
-        ordinals, starts, text_starts = [0], [start + 1], [0]
+        ordinals, starts, text_starts = [0], [base + start + 1], [0]
         at = 1
         while at < len(raw) - 1:
             stop = len(raw) - 1 if len(raw) - 1 - at <= CHUNK else string_cut(raw, at + CHUNK, at)  # type: ignore[arg-type]
             text = OPEN_STRING.decode(b'"%b"' % bytes(raw[at:stop]))
             at = stop
             ordinals.append(ordinals[-1] + len(text))
-            starts.append(start + at)
+            starts.append(base + start + at)
             text_starts.append(text_starts[-1] + len(text.encode()))
-        span = Span("string", start, end, ordinals.pop(), packed(ordinals))
+        span = Span("string", base + start, base + end, ordinals.pop(), packed(ordinals))
         span.starts, span.text_starts = packed(starts[:-1]), packed(text_starts[:-1])
         if OPENS_JSON.match(bytes(raw[1:_LOOK])):
             inside = unescaped(raw)  # type: ignore[arg-type]
@@ -512,23 +559,41 @@ def _stripped(data: bytes) -> tuple[int, int]:
     return len(data) - len(data.lstrip(WHITESPACE)), len(data.rstrip(WHITESPACE))
 
 
-def character_start(text: bytes, at: int) -> int:
+def result_parts(blocks: Sequence[Buffer], structured: bytes | None) -> list[Buffer]:
+    """What is stored of a result: its blocks and, if there is one, its structure."""
+    separated = [part for block in blocks for part in (b",", block)][1:]
+    rest = [b"]}"] if structured is None else [_STRUCTURED, structured, b"}"]
+    return [_CONTENT, *separated, *rest]
+
+
+def character_start(text: bytes | memoryview, at: int) -> int:
     """Where the character begins that this byte belongs to."""
-    while at > 0 and text[at] & 0xC0 == 0x80:
+    # No character has more than four bytes.
+    first = max(at - 3, 0)
+    while at > first and text[at] & 0xC0 == 0x80:
         at -= 1
     return at
 
 
-def _text_span(data: bytes) -> Span:
+def _text_span(parts: Sequence[Buffer]) -> Span:
+    """The span of what the parts come to; each is whole characters."""
     ordinals, starts = [0], [0]
-    while starts[-1] < len(data):
-        stop = min(starts[-1] + CHUNK, len(data))
-        if stop < len(data):
-            stop = character_start(data, stop)
-        # To decode is the quickest way to count.
-        ordinals.append(ordinals[-1] + len(data[starts[-1] : stop].decode("utf-8", "replace")))
-        starts.append(stop)
-    return Span("text", 0, len(data), ordinals[-1], packed(ordinals[:-1]), packed(starts[:-1]))
+    ordinal = start = 0
+    for part in parts:
+        data = memoryview(part)
+        at = 0
+        while at < len(data):
+            if start - starts[-1] >= CHUNK or at:
+                ordinals.append(ordinal)
+                starts.append(start)
+            stop = min(at + CHUNK, len(data))
+            if stop < len(data):
+                stop = character_start(data, stop)
+            # To decode is the quickest way to count.
+            ordinal += len(str(data[at:stop], "utf-8", "replace"))
+            start += stop - at
+            at = stop
+    return Span("text", 0, start, ordinal, packed(ordinals), packed(starts))
 
 
 # -- positions ----------------------------------------------------------------------------------------------
@@ -539,7 +604,8 @@ class _Indivisible(Exception):
 
 
 class _Chunks:
-    def __init__(self) -> None:
+    def __init__(self, base: int = 0) -> None:
+        self._base = base
         self.ordinals: list[int] = []
         self.starts: list[int] = []
         self.total = 0
@@ -560,7 +626,7 @@ class _Chunks:
 
     def _begin(self, index: int, starts: list[int]) -> None:
         self.ordinals.append(self.total + index)
-        self.starts.append(starts[index])
+        self.starts.append(self._base + starts[index])
 
 
 def _windowed(data: memoryview, start: int, end: int) -> Iterator[tuple[int, int, list[Raw]]]:

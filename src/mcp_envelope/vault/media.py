@@ -25,6 +25,8 @@ from .document import StoredValue
 FILE_IN_BLOCK: Final = re.compile(r"(/content/\d{1,15})(?:/data|/resource|/resource/blob)?")
 _REGION: Final = re.compile(r"\[?\s*" + r"\s*,\s*".join([r"(\d{1,9})(?:\.0*)?"] * 4) + r"\s*\]?")
 _MOST_SCALE: Final = 4
+# Shorter base64 may stand in a page.
+_LONGEST_BASE64: Final = 1000
 _SAVED: Final = "Tell the user that `mcp-envelope read` saves it: --path and --output."
 
 
@@ -91,6 +93,28 @@ def _kind(block: StoredValue) -> str:
         mime = held.child("mimeType")
         return "image" if mime is not None and is_image_type(mime.raw()) else "file"
     return said if said in ("image", "audio") else ""
+
+
+def holds_file(root: StoredValue, path: str) -> bool:
+    """Whether a path leads to an image, audio or another file in a block, or into it."""
+    inside = FILE_IN_BLOCK.fullmatch(path)
+    content = root.child("content") if inside else None
+    block = content.item(int(inside[1].rpartition("/")[2])) if inside and content is not None else None
+    return block is not None and bool(_kind(block))
+
+
+def without_files(root: StoredValue, found: bytes) -> bytes:
+    """Return what a query found without the base64 of files, which can be read as blocks."""
+    content = root.child("content") if len(found) > _LONGEST_BASE64 else None
+    for index in range(content.total if content is not None else 0):
+        block = content.item(index) if content is not None else None
+        if block is None or not _kind(block):
+            continue
+        held = block.child("resource") or block
+        data = held.child("blob" if held is not block else "data")
+        if data is not None and _LONGEST_BASE64 < data.size <= len(found):
+            found = found.replace(data.raw(), encode(f"[{data.size} bytes of base64, see {block.path}]"))
+    return found
 
 
 def media(block: StoredValue, budget: Budget, images: ImageBudget, view: View | None) -> Media | None:

@@ -3,14 +3,15 @@
 Strategy: check the arguments, find the value at the path, and load a little more of it than the budget holds as
 a page, which is sealed like any result. A query gives a new value, to which path and offset then apply; a
 search gives a list of matches, which the offset counts. So every result can be continued in the same way, and
-the same call gives the same result.
+the same call gives the same result. What a query or a search finds can be asked in SQL, too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -21,15 +22,27 @@ from ..dialects import dialect
 from ..dialects.notice import READ_TOOL
 from ..envelope import Sealed, make_plan, seal_plan
 from ..fit.blocks import shown
+from ..fit.documents import Cut
 from ..fit.images import ImageBudget
 from ..fit.pages import Page, Part, Shape
-from ..jsontext.document import encode, quoted
+from ..fit.survey import Survey
+from ..jsontext.document import Node, encode, quoted
 from ..lanes import Profile
 from ..outcome import Failure, Outcome, OwnFailure, sendable
 from ..payload import Payload
 from .document import BadPath, ExactText, StoredValue
 from .limits import BadQuery, TooCostly
-from .media import FILE_IN_BLOCK, Media, View, first_image, media, no_image, read_view
+from .media import (
+    FILE_IN_BLOCK,
+    Media,
+    View,
+    first_image,
+    holds_file,
+    media,
+    no_image,
+    read_view,
+    without_files,
+)
 from .store import Damaged, StoreError
 from .vault import Stored, Vault, store_failure
 
@@ -45,16 +58,20 @@ _INVISIBLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 _BLOCKS: Final = "/content"
 _LINES: Final = re.compile(r"(\d{1,15})(?:\s*-\s*(\d{1,15}))?")
 _PART: Final = 1 << 20
-_WAYS: Final = ("lines", "sql", "query", "grep")
+_WAYS: Final = ("lines", "query", "grep", "sql")
+# Bytes of matches that SQL can be asked about.
+_MOST_MATCHED: Final = 32 << 20
+# An expression that is longer isn't repeated to offer SQL.
+_LONGEST_OFFERED: Final = 200
+_COUNTING_LINES: Final = 'sql="SELECT text, count(*) FROM data GROUP BY 1"'
 
 # Models pay for this with every request, so it teaches by examples. The notice of a cut result has the handle, the
-# path and the offset; docs/vault.md has the rest.
+# path, the offset and SQL that fits the result; docs/vault.md has the rest.
 TOOL: Final[dict[str, Any]] = {
     "name": READ_TOOL,
     "title": "Read a stored result",
     "description": (
-        'Reads more of cut results: sql="SELECT city,count(*) FROM items GROUP BY 1" (texts: lines(n,text)), '
-        'lines="9-12", grep (RE2), query (JMESPath)'
+        'Reads cut results: sql="SELECT count(*) FROM items" (texts: lines(n,text)), lines="9-12", query=JMESPath'
     ),
     "inputSchema": {
         "type": "object",
@@ -172,9 +189,10 @@ def _page(
     if not handle:
         hint = "Give the handle from the notice of the cut result."
         raise Failure("BAD_ARGS", "`handle` is missing.", hint)
-    if len(ways) > 1:
+    if len(ways) > 1 and tuple(ways) not in (("query", "sql"), ("grep", "sql")):
         named = " and ".join(f"`{name}`" for name in ways)
-        raise Failure("BAD_ARGS", f"{named} exclude each other.", "Use one of them at a time.")
+        hint = "Use one of them at a time; `sql` goes with `query` or `grep`, too."
+        raise Failure("BAD_ARGS", f"{named} exclude each other.", hint)
     if exact and ways:
         hint = f"Leave out `exact`, or `{next(iter(ways))}`."
         raise Failure("BAD_ARGS", "`exact` works with a path alone.", hint)
@@ -187,14 +205,31 @@ def _page(
         return _page_of_text(exact_text(stored, path), offset, room, ", exact=true")
     root = stored.root()
     if wanted := ways.get("lines"):
+        if stored.entry.kind == "blocks" and holds_file(root, block_path(path)):
+            raise _no_text(path)
         is_first = stored.entry.kind == "blocks" and not path
         return _page_of_lines(_first_text(root) if is_first else find(root, path), wanted, room)
-    if grep := ways.get("grep"):
-        return _page_of_matches(root, grep, path, offset, _number(arguments, "context"), room)
-    if ways:
-        ((name, text),) = ways.items()
-        selected = _selected(root, text) if name == "query" else _asked(vault, stored, text, owner)
-        return page_of(find(selected, path), offset, room, f", {name}={quoted(text)}")
+    asked, query, grep = ways.get("sql"), ways.get("query"), ways.get("grep")
+    reading = ""
+    finding: Callable[[], StoredValue] | None = None
+    if query:
+        reading = f", query={quoted(query)}"
+        finding = partial(_selected, root, query, stored.entry.kind == "blocks")
+    elif grep:
+        context = _number(arguments, "context")
+        reading = f", grep={quoted(grep)}" + (f", context={context}" if context else "")
+        if not asked:
+            return _page_of_matches(root, grep, path, offset, context, room, reading)
+        finding = partial(_all_matches, root, grep, context)
+    if asked:
+        rows = _asked(vault, stored, asked, owner, reading, finding)
+        return page_of(find(rows, path), offset, room, f"{reading}, sql={quoted(asked)}")
+    if finding is not None:
+        selected = finding()
+        page = page_of(find(selected, path), offset, room, reading)
+        if not path and selected.kind == "array" and len(reading) <= _LONGEST_OFFERED:
+            page.offer = partial(_question_about, selected, reading)
+        return page
     view = read_view(arguments)
     if stored.entry.kind == "blocks":
         found = _media(root, block_path(path), budget, images, view)
@@ -257,8 +292,7 @@ def _page_of_lines(value: StoredValue, wanted: str, room: int) -> Page:
         hint = "Write it like 1200-1260; the first line is 1."
         raise Failure("BAD_ARGS", f"`lines` is a range of lines, not {_shown(wanted)}.", hint)
     if value.kind not in ("string", "text"):
-        hint = "Give the path of a text, or read a list with its path and an offset."
-        raise Failure("BAD_ARGS", f"There is no text at {value.path or 'the top'}.", hint)
+        raise _no_text(value.path)
     start = _after_lines(value, first - 1)
     if start == value.total:
         message = f"Line {first} is past the end of the text at {value.path or 'the top'}."
@@ -268,6 +302,11 @@ def _page_of_lines(value: StoredValue, wanted: str, room: int) -> Page:
     is_whole = size <= len(text)
     data = text[:size].encode()
     return Page(value.path, "text", start, value.total, text=data, whole=is_whole, most=room)
+
+
+def _no_text(path: str) -> Failure:
+    hint = "Give the path of a text, or read a list with its path and an offset."
+    return Failure("BAD_ARGS", f"There is no text at {path[:200] or 'the top'}.", hint)
 
 
 def _after_lines(value: StoredValue, count: int, at: int = 0) -> int:
@@ -386,24 +425,65 @@ def _check_offset(value: StoredValue | ExactText, offset: int) -> None:
 # -- queries and searches -----------------------------------------------------------------------------------
 
 
-def _selected(root: StoredValue, expression: str) -> StoredValue:
+def _selected(root: StoredValue, expression: str, has_blocks: bool) -> StoredValue:
     from . import query
 
     if root.kind == "text":
         raise Failure("BAD_QUERY", query.NOT_JSON, "Search it with grep, or read pages.")
     with _explaining("Narrow it, or read pages instead."):
-        return StoredValue.small("", query.run(root, expression)).opened()
+        found = query.run(root, expression)
+        return StoredValue.small("", without_files(root, found) if has_blocks else found).opened()
 
 
-def _asked(vault: Vault, stored: Stored, text: str, owner: str | None) -> StoredValue:
+def _asked(
+    vault: Vault,
+    stored: Stored,
+    text: str,
+    owner: str | None,
+    reading: str,
+    finding: Callable[[], StoredValue] | None,
+) -> StoredValue:
     from . import sql
 
+    def rows() -> StoredValue:
+        assert finding is not None
+        value = finding()
+        if value.kind == "null" or (value.kind == "array" and not value.total):
+            message = f"There is nothing to ask about: {reading[2:][:200]} finds nothing."
+            raise Failure("BAD_QUERY", message, "Change it, or ask without it.")
+        return value
+
     with _explaining("Ask for less, or read pages instead."):
-        return StoredValue.small("", sql.run(vault, stored, text, owner))
+        selection = None if finding is None else sql.Selection(reading, rows)
+        return StoredValue.small("", sql.run(vault, stored, text, owner, selection=selection))
+
+
+def _question_about(rows: StoredValue, reading: str) -> str:
+    """Return the arguments of a call that asks about what a query found, as an example."""
+    node = Node(rows.raw())
+    survey = Survey()
+    survey.roots[""] = node
+    survey.cut_list("", node)
+    asked = survey.example(Cut("", "items", 0, rows.total, 0))
+    return f"{reading[2:]}, {asked}" if asked else ""
+
+
+def _all_matches(root: StoredValue, pattern: str, context: int) -> StoredValue:
+    from . import grep
+
+    with _explaining("Search for less."):
+        found = grep.run(root, pattern, context=context, most_bytes=_MOST_MATCHED)
+    if found.more:
+        message = "The search takes too long, or finds too much for a table."
+        raise Failure("QUERY_TOO_COSTLY", message, "Search for less.")
+    # All have the same columns.
+    names = ("path", "offset", "line", "text", *(("before", "after") if context else ()))
+    rows = [{name: getattr(match, name) for name in names} for match in found.matches]
+    return StoredValue.small("", encode(rows))
 
 
 def _page_of_matches(
-    root: StoredValue, pattern: str, path: str, offset: int, context: int, room: int
+    root: StoredValue, pattern: str, path: str, offset: int, context: int, room: int, reading: str
 ) -> Page:
     from . import grep
 
@@ -411,12 +491,22 @@ def _page_of_matches(
     with _explaining("Narrow it with a path."):
         found = grep.run(value, pattern, context=context, skip=offset, most_bytes=room)
     parts = [Part(str(index), encode(match)) for index, match in enumerate(found.matches, offset)]
-    reading = f", grep={quoted(pattern)}" + (f", context={context}" if context else "")
     total = offset + len(parts) + 1 if found.total is None else found.total
-    whole = not found.more
-    return Page(
-        path, "array", offset, total, parts=parts, whole=whole, most=room, reading=reading, places=True
+    page = Page(
+        path,
+        "array",
+        offset,
+        total,
+        parts=parts,
+        whole=not found.more,
+        most=room,
+        reading=reading,
+        places=True,
+        at_least=found.total is None,
     )
+    if not path and len(reading) <= _LONGEST_OFFERED:
+        page.offer = lambda: f"{reading[2:]}, {_COUNTING_LINES}"
+    return page
 
 
 @contextmanager

@@ -23,12 +23,13 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import re2  # type: ignore[import-untyped]
 
-from ..fit.columns import Columns, identifier, unique
+from ..fit.records import Columns, identifier, unique
+from .document import StoredValue
 from .limits import BadQuery, SearchLimits, TooCostly, printable
 from .tables import Table, tables_in
 from .vault import Stored, Vault
@@ -75,14 +76,30 @@ _GATHERED: Final = 256 << 20
 _DOTTED: Final = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w."])\w+(?:\.\w+)+(?![\w."])""", re.DOTALL
 )
+_NAME: Final = re.compile(r'"(?:[^"]|"")*"|\w+')
+# A column that is added up, or a text or a comment, where nothing is; and what SQLite takes for a number.
+_ADDING: Final = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|(?<![\w."])(?P<adding>sum|avg|total)\s*\(\s*(?P<distinct>distinct\s+)?"""
+    r"""(?P<column>(?:"(?:[^"]|"")*"|\w+)(?:\s*\.\s*(?:"(?:[^"]|"")*"|\w+))*)\s*\)""",
+    re.DOTALL | re.IGNORECASE,
+)
+_A_NUMBER: Final = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 _names = itertools.count()
 
 
-class LoadedTables:
-    """The tables of one payload, each loaded when a question first names it."""
+class Selection(NamedTuple):
+    """What a query or a search finds in a payload, which then has the tables. Its name tells it from others."""
 
-    def __init__(self, stored: Stored) -> None:
-        self.tables = tables_in(stored.root(), blocks=stored.entry.kind == "blocks")
+    name: str
+    found: Callable[[], StoredValue]
+
+
+class LoadedTables:
+    """The tables of one payload, or of a selection from it, each loaded when a question first names it."""
+
+    def __init__(self, stored: Stored, selection: Selection | None = None) -> None:
+        root = stored.root() if selection is None else selection.found()
+        self.tables = tables_in(root, blocks=selection is None and stored.entry.kind == "blocks")
         # A database in memory with a name, so that every question can have a connection of its own.
         self.address = f"file:/mcp-envelope-{next(_names)}?vfs=memdb"
         self._connection = sqlite3.connect(
@@ -91,7 +108,8 @@ class LoadedTables:
         self._connection.executescript(f"PRAGMA journal_mode=OFF;PRAGMA hard_heap_limit={_HEAP}")
         self._lock = threading.Lock()
         self._column_types: dict[str, ColumnTypes] = {}
-        self.size = 0
+        # A selection is held in memory.
+        self.size = 0 if selection is None else root.size
         # How many have it, how many of those are reading, and when the last question came.
         self.users = 0
         self.reading = 0
@@ -131,6 +149,10 @@ class LoadedTables:
     def kinds(self, column: str) -> set[type]:
         """The types of the values in the columns of this name, in all tables that are loaded."""
         return {kind for types in self._column_types.values() for kind in types.kinds.get(column, ())}
+
+    def having(self, column: str) -> list[str]:
+        """The tables that are loaded and have a column of this name."""
+        return [name for name, types in self._column_types.items() if column.lower() in types.kinds]
 
     def _load(self, table: Table, deadline: float) -> None:
         if table.size > _LARGEST:
@@ -250,19 +272,23 @@ def _quoted(name: str) -> str:
 
 # -- loaded payloads ------------------------------------------------------------------------------------------
 
-_loaded: OrderedDict[tuple[str, float], LoadedTables] = OrderedDict()
+# The payload, when it was stored, and the selection from it.
+_Key = tuple[str, float, str]
+_loaded: OrderedDict[_Key, LoadedTables] = OrderedDict()
 _loaded_lock = threading.Lock()
 
 
 @contextmanager
-def _database(stored: Stored, words: set[str], deadline: float) -> Iterator[LoadedTables]:
+def _database(
+    stored: Stored, words: set[str], deadline: float, selection: Selection | None = None
+) -> Iterator[LoadedTables]:
     """The payload's tables that are among the words, kept from the last question or loaded for this one."""
-    key = stored.entry.key, stored.entry.created
-    database = _taken(key, stored)
+    key = stored.entry.key, stored.entry.created, selection.name if selection else ""
+    database = _taken(key, stored, selection)
     try:
         if not database.load(words, deadline):
             _returned(key, database)
-            database = _taken(key, stored, fresh=True)
+            database = _taken(key, stored, selection, fresh=True)
             database.load(words, deadline)
         try:
             yield database
@@ -272,10 +298,10 @@ def _database(stored: Stored, words: set[str], deadline: float) -> Iterator[Load
         _returned(key, database)
 
 
-def _taken(key: tuple[str, float], stored: Stored, *, fresh: bool = False) -> LoadedTables:
-    made = LoadedTables(stored) if fresh or key not in _loaded else None
+def _taken(key: _Key, stored: Stored, selection: Selection | None, *, fresh: bool = False) -> LoadedTables:
+    made = LoadedTables(stored, selection) if fresh or key not in _loaded else None
     with _loaded_lock:
-        database = made or _loaded.get(key) or LoadedTables(stored)
+        database = made or _loaded.get(key) or LoadedTables(stored, selection)
         _loaded[key] = database
         _loaded.move_to_end(key)
         database.users += 1
@@ -283,7 +309,7 @@ def _taken(key: tuple[str, float], stored: Stored, *, fresh: bool = False) -> Lo
     return database
 
 
-def _returned(key: tuple[str, float], database: LoadedTables) -> None:
+def _returned(key: _Key, database: LoadedTables) -> None:
     with _loaded_lock:
         database.users -= 1
         if database.broken and _loaded.get(key) is database:
@@ -307,11 +333,18 @@ def _make_room() -> None:
 
 
 def run(
-    vault: Vault, stored: Stored, text: str, owner: str | None = None, limits: SearchLimits = LIMITS
+    vault: Vault,
+    stored: Stored,
+    text: str,
+    owner: str | None = None,
+    limits: SearchLimits = LIMITS,
+    *,
+    selection: Selection | None = None,
 ) -> bytes:
     """Return the rows that a SELECT gives, as a JSON list of objects.
 
-    A table of another payload of the same owner is written `HANDLE.table`.
+    A table of another payload of the same owner is written `HANDLE.table`, and so is one of this payload if there
+    is a selection from it.
     """
     if len(text) > limits.length:
         raise BadQuery(f"the SQL has {len(text):,} characters, and the limit is {limits.length:,}", text, 0)
@@ -320,7 +353,7 @@ def run(
     words = {_bare(token[0]).lower() for token in tokens}
     with ExitStack() as stack:
         try:
-            main = stack.enter_context(_database(stored, words, deadline))
+            main = stack.enter_context(_database(stored, words, deadline, selection))
             handles = _handles(tokens, main)
             others = {
                 name: stack.enter_context(_database(vault.open(name, owner), words, deadline))
@@ -450,7 +483,7 @@ class _Question:
         while True:
             self._check_names(text)
             try:
-                return self._rows(self._with_booleans(text))
+                return self._rows(self._with_booleans(self._with_numbers(text)))
             except sqlite3.OperationalError as error:
                 # A column with a dot in its name is easily written without quotes.
                 missing = re.fullmatch(r"no such column: (\S+\.\S+)", str(error))
@@ -508,6 +541,33 @@ class _Question:
                 parts += [text[at : token.start()], token[0].strip("'")]
                 at = token.end()
         return "".join([*parts, text[at:]])
+
+    def _with_numbers(self, text: str) -> str:
+        """The SQL with a check of what is added up, where a column has texts that aren't numbers.
+
+        SQLite takes each of them for 0, which gives a wrong mean without a word.
+        """
+
+        def checked(match: re.Match[str]) -> str:
+            name = ".".join(map(_bare, _NAME.findall(match["column"] or "")))
+            columns = (name, name.partition(".")[2])
+            if not any(str in self._kinds(column) and self._has_words(column) for column in columns):
+                return match[0]
+            return f"{match['adding']}({match['distinct'] or ''}only_numbers({match['column']}))"
+
+        return _ADDING.sub(checked, text)
+
+    def _has_words(self, column: str) -> bool:
+        """Whether a text in a column of this name is no number."""
+        for prefix, database in self._databases.items():
+            for table in database.having(column):
+                place, value = f"{_quoted(prefix or 'main')}.{_quoted(table)}", _quoted(column)
+                asked = (
+                    f"SELECT 1 FROM {place} WHERE typeof({value}) = 'text' AND {value} NOT REGEXP ? LIMIT 1"
+                )
+                if self._connection.execute(asked, (_A_NUMBER,)).fetchone() is not None:
+                    return True
+        return False
 
     def _kinds(self, column: str) -> set[type]:
         return {kind for database in self._databases.values() for kind in database.kinds(column.lower())}
@@ -735,6 +795,13 @@ _LONGEST_WIDTH: Final = re.compile(r"%[^a-zA-Z%]*?(\*|[0-9]{4})")
 _MOST_TRIMMED: Final = 100
 
 
+def _only_numbers(value: Any) -> Any:
+    if isinstance(value, str) and not _matches(value, _A_NUMBER):
+        advice = "leave texts out with WHERE, or make them numbers: CAST(replace(x, '$', '') AS REAL)"
+        raise ValueError(f"{printable(value)[:40]!r} is no number; {advice}")
+    return value
+
+
 def _printf(form: Any, *values: Any) -> str:
     if _LONGEST_WIDTH.search(str(form)):
         raise ValueError("widths have at most three digits")
@@ -755,6 +822,7 @@ _FUNCTIONS: Final[tuple[tuple[str, int, Callable[..., Any]], ...]] = (
     ("regexp_matches", 2, _matches),
     # `value REGEXP pattern` calls it with the pattern first.
     ("regexp", 2, lambda pattern, value: None if value is None else _matches(value, pattern)),
+    ("only_numbers", 1, _only_numbers),
     ("date_part", 2, _date_part),
     *((part, 1, partial(_date_part, part)) for part in (*_PARTS, "weekday", "quarter")),
     ("instr", 2, lambda value, sought: None if sought is None else str(value).find(str(sought)) + 1),

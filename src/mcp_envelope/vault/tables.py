@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ..fit.columns import (
+from ..fit.records import (
     DEEPEST,
     LOOKED_AT,
     MAP,

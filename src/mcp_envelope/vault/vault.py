@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -35,6 +35,7 @@ from .layout import (
     StoredBytes,
     decompress,
     packed,
+    result_parts,
     unpacked,
 )
 from .store import DEFAULT_CAP, DEFAULT_TTL, Damaged, Entry, Fate, Gone, Kind, Store, StoreError
@@ -105,18 +106,20 @@ class Vault:
         self, handle: str, payload: Payload, tool: str | None = None, owner: str | None = None
     ) -> str | None:
         """Store a whole payload. Return what is wrong, in words for people, if that failed."""
-        kind, data = _stored_form(payload)
-        if len(data) >= _MOST:
-            return f"it has {len(data)} bytes, and no more than {_MOST} can be stored"
-        builder = IndexBuilder(len(data))
-        index = builder.text(data) if kind == "text" else builder.document(data)
-        entry = self.new_entry(handle, tool, owner, kind, len(data))
-        view = memoryview(data)
+        kind, parts, index_of = _stored_form(payload)
+        size = sum(map(len, parts))
+        if size >= _MOST:
+            return f"it has {size} bytes, and no more than {_MOST} can be stored"
+        builder = IndexBuilder(size)
+        index = index_of(builder)
+        entry = self.new_entry(handle, tool, owner, kind, size)
         try:
             with self.store.write(entry.key, entry.expires) as writing:
                 blobs = BlobWriter(writing)
-                for at in range(0, len(data), _PUSHED):
-                    blobs.push(view[at : at + _PUSHED])
+                for part in parts:
+                    view = memoryview(part)
+                    for at in range(0, len(view), _PUSHED):
+                        blobs.push(view[at : at + _PUSHED])
                 blobs.push(builder.appendix)
                 blobs.commit(entry, index.encoded())
         except StoreError as error:
@@ -188,21 +191,15 @@ def store_failure(error: StoreError | Damaged) -> Failure:
     )
 
 
-def _stored_form(payload: Payload) -> tuple[Kind, bytes]:
-    """The bytes that are stored. The paths of the cuts lead into them."""
-    if payload.node is not None and payload.blocks is not None:
-        return "blocks", _in_one(payload.blocks, b'],"structuredContent":', payload.original(), b"}")
-    if payload.node is not None:
-        return "json", payload.original()
-    if payload.text is not None:
-        return ("text" if sniff(payload.text) is None else "json"), payload.text
-    return "blocks", _in_one(payload.blocks or (), b"]}")
-
-
-def _in_one(blocks: Sequence[Buffer], *rest: bytes) -> bytes:
-    """Joined in one step: a payload may be large, and copies of it are not free."""
-    separated = [part for block in blocks for part in (b",", block)][1:]
-    return b"".join([b'{"content":[', *separated, *rest])
+def _stored_form(payload: Payload) -> tuple[Kind, Sequence[Buffer], Callable[[IndexBuilder], Index]]:
+    """What is stored, in parts, and what makes its index. The paths of the cuts lead into it."""
+    document = payload.text if payload.node is None else payload.original()
+    if document is None or (payload.node is not None and payload.blocks is not None):
+        blocks = payload.blocks or ()
+        return "blocks", result_parts(blocks, document), lambda builder: builder.result(blocks, document)
+    if payload.node is None and sniff(document) is None:
+        return "text", [document], lambda builder: builder.text(document)
+    return "json", [document], lambda builder: builder.document(document)
 
 
 # -- addresses ----------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ async def main(folder: str, command: str, *arguments: str) -> None:
 
         # One tool reads the rest of any server's results.
         handle = after.content[0].text.partition('handle="')[2].partition('"')[0]
-        (page,) = await shown(agent, "envelope_read", handle=handle, query="content[0].text | length(@)")
+        *_, page = await shown(agent, "envelope_read", handle=handle, query="content[0].text | length(@)")
         assert page.text == str(len(before.content[0].text)), page
     print("all hold")
 

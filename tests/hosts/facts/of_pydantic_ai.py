@@ -116,7 +116,7 @@ async def main(folder: str, command: str, *arguments: str) -> None:
     assert many.content["_envelope"]["truncated"] is True
     assert many.content["rows"][0] == {"number": 0, "word": "word 0"}
     assert len(many.model_response_str()) < 1600
-    assert asked.content == "3000", asked
+    assert asked.content == "The whole value:\n\n3000", asked
     assert cut_list.content.startswith("Showing ")
     assert len(cut_list.content) < 1600
     assert small.content == mixed(3)
@@ -148,7 +148,7 @@ async def main(folder: str, command: str, *arguments: str) -> None:
     inner = EnvelopeToolset(both, budget=300, vault=vault)
     again, _, offered = await played(EnvelopeToolset(inner, budget=150, vault=vault), calls[1:3])
     assert len(again[0].content["rows"]) > len(many.content["rows"]) * 3 / 4
-    assert again[1].content == "3000"
+    assert again[1].content == "The whole value:\n\n3000"
     print("all hold")
 
 

@@ -43,7 +43,7 @@ function view(name) {
 // -- calls ------------------------------------------------------------------------------------------------------
 
 const outcome = (call) =>
-  call.observed ? ["observed", ""] : call.code ? [call.code, "cut"] : call.cuts ? ["cut", "part"] : ["as it was", "kept"];
+  call.observed ? ["observed", ""] : call.code ? [call.code, "cut"] : call.cuts ? ["cut", "part"] : ["whole", "kept"];
 
 function visible() {
   const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -167,7 +167,11 @@ function tab(id) {
 async function lanes() {
   const call = state.open;
   try {
-    const made = await ask("lanes", { handle: call.handle, client: $("client").value, dialect: $("dialect").value, tokens: $("tokens").value });
+    const asked = { handle: call.handle, client: $("client").value, dialect: $("dialect").value, tokens: $("tokens").value };
+    state.asked = asked;
+    const made = await ask("lanes", asked);
+    // Another call may have been opened in the meantime, or another client chosen.
+    if (state.open !== call || state.asked !== asked) return;
     state.cuts = made.structured ? [...made.structuredCuts] : [...made.contentCuts];
     $("shown").replaceChildren(...shownLanes(made));
   } catch (error) {
@@ -199,7 +203,7 @@ function profiles(made) {
     if (!Array.isArray(found)) continue;
     return found.flatMap((each) => [
       make("h3", null, `What ${each.path || "the list"} holds: ${number.format(each.rows)} rows${each.sampled ? ", sampled" : ""}`),
-      recordTable(Object.entries(each.fields ?? {}).map(([field, said]) => ({ field, said }))),
+      recordTable(Object.entries(each.fields ?? {}).map(([field, holds]) => ({ field, holds }))),
     ]);
   }
   return [];
@@ -221,6 +225,7 @@ function pretty(text) {
 async function tree(call) {
   try {
     const root = await ask("tree", { handle: call.handle, path: "" });
+    if (state.open !== call) return;
     const item = treeItem({ ...root, name: "result" }, { index: 0 });
     item.tabIndex = 0;
     $("tree").replaceChildren(item);
@@ -262,8 +267,9 @@ function treeItem(value, { index }) {
   const count = { array: "item", object: "member" }[value.kind];
   const text = count ? `${number.format(value.total)} ${count}${value.total === 1 ? "" : "s"}` : value.text + (value.text.length < value.total ? "…" : "");
   const became = fate(value.path, index);
+  const inside = isParent && value.preview ? make("span", { class: "preview" }, value.preview) : null;
   const item = make("li", { role: "treeitem", tabindex: -1, "aria-expanded": isParent ? "false" : null, "data-path": value.path },
-    make("span", { class: became }, `${value.name}: `, make("span", { class: "value" }, text)));
+    make("span", { class: became }, `${value.name}: `, make("span", { class: "value" }, text), inside));
   if (became === "cut") item.firstChild.append(make("span", { class: "value" }, " (cut)"));
   return item;
 }
@@ -279,8 +285,10 @@ async function expand(item) {
 }
 
 async function page(item, group, offset) {
+  const call = state.open;
   try {
-    const found = await ask("tree", { handle: state.open.handle, path: item.dataset.path, offset });
+    const found = await ask("tree", { handle: call.handle, path: item.dataset.path, offset });
+    if (state.open !== call) return;
     group.append(...found.children.map((child) => treeItem(child, child)));
     if (found.more !== null) {
       const more = make("li", { role: "treeitem", tabindex: -1 }, make("span", null, `next, from ${number.format(found.more)} of ${number.format(found.total)}`));
@@ -335,9 +343,11 @@ async function treeKey(event) {
 async function question(event) {
   event.preventDefault();
   const target = $("answer");
+  const call = state.open;
   target.replaceChildren(make("p", null, "…"));
   try {
-    const result = await ask("read", { handle: state.open.handle, [$("way").value]: $("asked").value });
+    const result = await ask("read", { handle: call.handle, [$("way").value]: $("asked").value });
+    if (state.open !== call) return;
     const texts = result.content.filter((block) => block.type === "text").map((block) => block.text);
     const rows = records(texts.at(-1));
     if (result.isError || !rows) target.replaceChildren(...texts.map((text) => make("pre", { tabindex: 0 }, pretty(text))));
@@ -358,7 +368,7 @@ function records(text) {
 function recordTable(rows) {
   const columns = [...new Set(rows.flatMap(Object.keys))];
   const cell = (value) => (value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
-  return make("div", { class: "scroll" }, make("table", null,
+  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rows" }, make("table", null,
     make("thead", null, make("tr", null, ...columns.map((name) => make("th", { scope: "col" }, name)))),
     make("tbody", null, ...rows.map((each) => make("tr", null, ...columns.map((name) => make("td", { class: typeof each[name] === "number" ? "number" : null }, cell(each[name]))))))));
 }
@@ -369,7 +379,7 @@ async function savings() {
   const by = $("by").value;
   const totals = await ask("totals", { by });
   const most = Math.max(1, ...totals.map((total) => total.tokensBefore));
-  const heads = [by, "Calls", "Cut", "Read again", "Failed", "Before", "After", "Saved", ""];
+  const heads = [by, "Calls", "Cut", "Read back", "Failed", "Before", "After", "Saved", "Share of the most"];
   $("totals").tHead.replaceChildren(make("tr", null, ...heads.map((head, at) => make("th", { scope: "col", class: at && at < 8 ? "number" : null }, head))));
   $("totals").tBodies[0].replaceChildren(...totals.map((total) => {
     const cells = [total.calls, total.cut, total.read, total.failed, total.tokensBefore, total.tokensAfter + total.tokensRead, total.tokensSaved];

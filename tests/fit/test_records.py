@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from mcp_envelope.fit import columns
-from mcp_envelope.fit.columns import Records
-from mcp_envelope.fit.profile import Profile, profile
+from mcp_envelope.fit import records
+from mcp_envelope.fit.records import Profile, Records, profile
 from mcp_envelope.jsontext.document import parse
 
 ROWS = [
@@ -106,8 +105,8 @@ def test_fields_that_the_call_names_come_first_and_the_room_is_kept() -> None:
 
 
 def test_a_sample_is_marked_and_claims_no_totals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "_EXACT", 1000)
-    monkeypatch.setattr(columns, "_SAMPLE", 100)
+    monkeypatch.setattr(records, "_EXACT", 1000)
+    monkeypatch.setattr(records, "_SAMPLE", 100)
     made = described(ROWS)
     assert made["rows"] == 500
     assert made["sampled"] == 100
@@ -187,3 +186,8 @@ def test_a_number_and_its_text_are_not_told_apart_so_neither_is_counted() -> Non
     values: list[Any] = [*[1] * 5, *[f"v{n}" for n in range(60)] * 2, "1"]
     top = facts([{"value": value} for value in values])["value"]["top"]
     assert "1" not in top
+
+
+def test_a_null_in_place_of_a_nested_object_is_a_null() -> None:
+    rows = [{"id": n, "at": {"geo": None if n % 4 else {"lat": n}}} for n in range(20)]
+    assert facts(rows)["at.geo"] == {"type": "object", "nulls": 15}
