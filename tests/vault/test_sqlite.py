@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -103,7 +105,7 @@ def test_a_slow_writer_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     store = SQLiteStore(tmp_path / "vault.db")
     began = time.time()
     now = [began]
-    monkeypatch.setattr(sqlite, "time", SimpleNamespace(time=lambda: now[0]))
+    monkeypatch.setattr(sqlite, "time", SimpleNamespace(time=lambda: now[0], monotonic=time.monotonic))
     handle, blobs = new_handle(), [b"x" * (5 << 20)]
     with store.write(key_of(handle, None), began + 90_000) as writing:
         for _ in range(4):
@@ -307,6 +309,43 @@ def test_a_locked_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other.close()
     assert "handle" in sealed_with(Vault(store))["structuredContent"]["_envelope"]
     store.close()
+
+
+@pytest.mark.parametrize("statements", [("BEGIN", "SELECT 1 FROM sqlite_master"), ("BEGIN IMMEDIATE",)])
+def test_a_file_that_is_locked_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statements: Sequence[str]
+) -> None:
+    """Somebody reads a file that is to be switched to WAL, or writes to it."""
+    path = tmp_path / "vault.db"
+    other = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        other.execute(statement).fetchone()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            other.close()
+
+    monkeypatch.setattr(time, "sleep", pause)
+    assert "handle" in sealed_with(Vault(SQLiteStore(path)))["structuredContent"]["_envelope"]
+    # Whoever has waited longer tries more often.
+    assert len(pauses) == 3
+    assert pauses == sorted(pauses, reverse=True)
+
+
+def test_many_threads_that_begin_at_once(tmp_path: Path) -> None:
+    vault = Vault(SQLiteStore(tmp_path / "vault.db"))
+    together = threading.Barrier(12)
+
+    def one(_: int) -> dict[str, Any]:
+        together.wait()
+        return sealed_with(vault)["structuredContent"]["_envelope"]  # type: ignore[no-any-return]
+
+    with ThreadPoolExecutor(12) as pool:
+        notices = list(pool.map(one, range(12)))
+    assert all("handle" in notice for notice in notices)
+    vault.close()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind this user")

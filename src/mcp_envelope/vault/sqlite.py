@@ -19,7 +19,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -41,8 +41,10 @@ from .store import (
     StoreError,
 )
 
-# How long a writer waits for another one, in seconds.
-_PATIENCE: Final = 5.0
+# How long a writer waits for others, and for how long between two tries, in seconds.
+_PATIENCE: Final = 10.0
+_FIRST_PAUSE: Final = 0.02
+_LAST_PAUSE: Final = 0.001
 # Connections kept for later use.
 _IDLE: Final = 4
 # Where SQLite keeps its application id, which says whose file it is.
@@ -83,7 +85,7 @@ class Database:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction: all of what happens in it, or nothing."""
         with self._explaining(), self._held() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+            _patiently(connection, lambda: connection.execute("BEGIN IMMEDIATE"))
             try:
                 yield connection
             except BaseException:
@@ -153,11 +155,9 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         with self._explaining():
             self._make()
-            connection = sqlite3.connect(
-                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-            )
+            connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
             try:
-                self._prepare(connection)
+                _patiently(connection, lambda: self._prepare(connection))
                 self._make_private()
             except BaseException:
                 connection.close()
@@ -234,6 +234,28 @@ class Database:
         if "readonly" in said or "read-only" in said:
             return StoreError(f"{path} cannot be written ({said}); check its permissions")
         return StoreError(f"cannot use {path}: {said}")
+
+
+def _patiently(connection: sqlite3.Connection, attempt: Callable[[], object]) -> None:
+    """Try until nobody else has a lock in the way, more often the longer it takes.
+
+    SQLite's own waiting won't do: it asks ever more seldom, so newcomers overtake whoever has waited longest, and it
+    doesn't wait at all for somebody who is switching a new file to WAL.
+    """
+    began = time.monotonic()
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                attempt()
+                return
+            except sqlite3.OperationalError as error:
+                waited = (time.monotonic() - began) / _PATIENCE
+                if waited >= 1 or "locked" not in str(error):
+                    raise
+            time.sleep(_FIRST_PAUSE * (1 - waited) + _LAST_PAUSE * waited)
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")
 
 
 def _close(connections: list[sqlite3.Connection]) -> None:
