@@ -239,8 +239,8 @@ class Database:
 def _patiently(connection: sqlite3.Connection, attempt: Callable[[], object]) -> None:
     """Try until nobody else has a lock in the way, more often the longer it takes.
 
-    SQLite's own waiting won't do: it asks ever more seldom, so newcomers overtake whoever has waited longest, and it
-    doesn't wait at all for somebody who is switching a new file to WAL.
+    SQLite's own waiting won't do: it asks ever more seldom, so newcomers overtake whoever has waited longest, and
+    it doesn't wait at all for somebody who is switching a new file to WAL.
     """
     began = time.monotonic()
     connection.execute("PRAGMA busy_timeout = 0")
