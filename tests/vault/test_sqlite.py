@@ -459,6 +459,25 @@ def test_after_a_fork_the_child_has_connections_of_its_own(tmp_path: Path) -> No
     store.close()
 
 
+def test_after_a_fork_the_child_waits_for_no_thread_of_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_PATIENCE", 1.0)
+    vault = Vault(SQLiteStore(tmp_path / "vault.db"))
+    sealed_with(vault)
+    reader, teller = os.pipe()
+    with vault.store._database._turn():  # type: ignore[attr-defined]
+        child = os.fork()
+        if child == 0:
+            os.write(teller, b"stored" if "handle" in sealed_with(vault)["_meta"][META_KEY] else b"lost")
+            os._exit(0)
+    os.close(teller)
+    assert os.read(reader, 10) == b"stored"
+    os.close(reader)
+    os.waitpid(child, 0)
+    vault.close()
+
+
 def test_others_know_that_the_file_is_in_use(tmp_path: Path) -> None:
     """Closing a descriptor of the file takes all locks of the process away: nobody may do that while it is open."""
     path = tmp_path / "vault.db"

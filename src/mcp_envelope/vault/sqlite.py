@@ -43,7 +43,7 @@ from .store import (
 
 # How long a writer waits for others, and for how long between two tries, in seconds.
 _PATIENCE: Final = 10.0
-_FIRST_PAUSE: Final = 0.02
+_FIRST_PAUSE: Final = 0.01
 _LAST_PAUSE: Final = 0.001
 # Connections kept for later use.
 _IDLE: Final = 4
@@ -70,6 +70,7 @@ class Database:
         self._idle: list[sqlite3.Connection] = []
         self._owner: tuple[int, int] | None = None
         self._lock = threading.Lock()
+        self._writer = threading.Lock()
 
     def connection(self) -> sqlite3.Connection:
         """The connection that the next caller would get."""
@@ -84,7 +85,7 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction: all of what happens in it, or nothing."""
-        with self._explaining(), self._held() as connection:
+        with self._explaining(), self._held() as connection, self._turn():
             _patiently(connection, lambda: connection.execute("BEGIN IMMEDIATE"))
             try:
                 yield connection
@@ -95,12 +96,25 @@ class Database:
             connection.execute("COMMIT")
 
     @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """This thread's turn to write: the threads of a process don't have to ask SQLite again and again."""
+        writer = self._writer
+        if not writer.acquire(timeout=_PATIENCE):
+            raise sqlite3.OperationalError("database is locked by another thread")
+        try:
+            yield
+        finally:
+            writer.release()
+
+    @contextmanager
     def _held(self) -> Iterator[sqlite3.Connection]:
         owner = self._identity()
         with self._lock:
             if self._owner != owner:
                 # They lead to a file that is gone, or were opened by the process that this one is a fork of.
                 stale, self._idle, self._owner = self._idle, [], None
+                # The thread that held it may not be in this process.
+                self._writer = threading.Lock()
                 _close(stale)
             connection = self._idle.pop() if self._idle else None
         if connection is None:
