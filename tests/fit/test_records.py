@@ -188,6 +188,11 @@ def test_a_number_and_its_text_are_not_told_apart_so_neither_is_counted() -> Non
     assert "1" not in top
 
 
+def test_means_by_a_field_that_has_true_and_numbers() -> None:
+    rows = [{"flag": (True, 5, 1, False)[number % 4], "size": number % 4} for number in range(200)]
+    assert described(rows)["meansBy"] == {"flag": {"size": "true:0, 5:1, 1:2, false:3"}}
+
+
 def test_a_null_in_place_of_a_nested_object_is_a_null() -> None:
     rows = [{"id": n, "at": {"geo": None if n % 4 else {"lat": n}}} for n in range(20)]
     assert facts(rows)["at.geo"] == {"type": "object", "nulls": 15}

@@ -130,17 +130,22 @@ class Records:
         return self._nulls[name]
 
     def counts(self, name: str) -> Counter[Any]:
-        """How often each value of a column is there. JSON's `true` is not 1."""
+        """How often each value of a column is there."""
         if name not in self._counts:
-            values, kinds = self.columns[name], self.kinds(name)
-            if kinds & {dict, list, msgspec.Raw}:
-                values = ()
-            elif bool in kinds and kinds & {int, float}:
-                values = () if "true" in values or "false" in values else values
-                values = [str(value).lower() if type(value) is bool else value for value in values]
-            self._counts[name] = Counter(values)
+            self._counts[name] = Counter(self.groups(name))
             self._counts[name].pop(None, None)
         return self._counts[name]
+
+    def groups(self, name: str) -> Sequence[Any]:
+        """A column's values as they are counted: JSON's `true` is not 1. Nothing if they can't be."""
+        values, kinds = self.columns[name], self.kinds(name)
+        if kinds & {dict, list, msgspec.Raw}:
+            return ()
+        if bool in kinds and kinds & {int, float}:
+            if "true" in values or "false" in values:
+                return ()
+            return [str(value).lower() if type(value) is bool else value for value in values]
+        return values
 
 
 def _are_alike(rows: Sequence[Any]) -> bool:
@@ -581,7 +586,7 @@ def _means(
         names = fields[by]["values"]
         size = sum(len(name) + _LIKELY_FIGURE for name in names)
         for number in [each for each in numbers if each != by][:_MOST_MEANS]:
-            said = partial(_means_by, records.columns[number], records.columns[by], records.counts(by))
+            said = partial(_means_by, records.columns[number], records.groups(by), records.counts(by))
             means.setdefault(_short(by), {})[_short(number)] = said
             steps.append(Step(1 / len(groups) / (size + len(number) + 5), _short(number), by=_short(by)))
     return means, steps

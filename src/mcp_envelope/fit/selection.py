@@ -97,8 +97,8 @@ def _bad(records: Records) -> list[int]:
     """Rows whose status-like field has a rare value; those that are bad by the word for it first."""
     found: list[tuple[bool, int]] = []
     rare = max(1, int(records.total * _RARE))
-    for name, values in records.columns.items():
-        counted = records.counts(name)
+    for name in records.columns:
+        values, counted = records.groups(name), records.counts(name)
         is_status = _STATUS.search(name) is not None
         if len(counted) < 2 or len(counted) > (records.total // 2 if is_status else _MOST_VALUES):
             continue
