@@ -193,6 +193,14 @@ def test_means_by_a_field_that_has_true_and_numbers() -> None:
     assert described(rows)["meansBy"] == {"flag": {"size": "true:0, 5:1, 1:2, false:3"}}
 
 
+@pytest.mark.parametrize("number", [10**320, 1.7e308], ids=["integer", "fraction"])
+def test_means_by_a_field_of_numbers_too_large_to_be_added_up(number: float) -> None:
+    rows = [{"sign": "+-"[index % 2], "size": (number, -number)[index % 2]} for index in range(200)]
+    made = described(rows)
+    assert made["fields"]["sign"] == "+:100, -:100"
+    assert "meansBy" not in made
+
+
 def test_a_null_in_place_of_a_nested_object_is_a_null() -> None:
     rows = [{"id": n, "at": {"geo": None if n % 4 else {"lat": n}}} for n in range(20)]
     assert facts(rows)["at.geo"] == {"type": "object", "nulls": 15}

@@ -457,6 +457,8 @@ _MOST_GROUPED: Final = 3
 _GROUPS: Final = 12
 _MOST_MEANS: Final = 8
 _LIKELY_FIGURE: Final = 8
+# The sum of some numbers that are larger may be more than a fraction can be, even where that of all is not.
+_LARGE: Final = 1e290
 # What the number of distinct values is worth.
 _DISTINCT: Final = 0.5
 # The same of the rows with the extremes.
@@ -576,7 +578,11 @@ def _means(
 ) -> tuple[dict[str, dict[str, Callable[[], str]]], list[Step]]:
     """The means of numbers by the fields that have the fewest values: how to say them, and what that is worth."""
     numbers = [
-        name for name, facts in fields.items() if "sum" in facts and not _is_counter(facts, records.total)
+        name
+        for name, facts in fields.items()
+        if "sum" in facts
+        and not _is_counter(facts, records.total)
+        and -_LARGE < facts["min"] <= facts["max"] < _LARGE
     ]
     groups = [name for name, facts in fields.items() if 1 < len(facts.get("values", ())) <= _GROUPS]
     groups.sort(key=lambda name: len(fields[name]["values"]))
