@@ -312,8 +312,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     # What became of the payload.
     cuts: tuple[Cut, ...] = ()
-    # Whether something beside the data was left out, which a warning tells of.
-    lacks_more: bool = False
+    # How many content blocks beside the data were left out or cut, which a warning tells of.
+    lacking: int = 0
     handle: str | None = None
     # When the stored payload expires, in seconds since 1970.
     expires: float | None = None

@@ -151,6 +151,19 @@ def test_a_model_that_sees_the_structure_alone_is_told_of_a_block_left_out(diale
     assert sealed.content.count(b"Read on") == sealed.structured.count(b"Read on") == 1
 
 
+@pytest.mark.parametrize("handle", [HANDLE, None])
+@pytest.mark.parametrize("tokens", [100, 150, 2000])
+def test_transcend_says_what_it_dropped_where_only_blocks_were_cut(tokens: int, handle: str | None) -> None:
+    long = {**SOUND, "data": "aGk=" * 9000}
+    sealed = seal([TEXT, long], dialect="transcend", tokens=tokens, handle=handle)
+    shown = json.loads(sealed.structured or b"")
+    assert shown["ok"] is True
+    assert shown["truncated"] is True
+    assert (shown["dropped"]["kind"], shown["dropped"]["count"]) == ("blocks", 1)
+    assert f"tokenBudget={tokens}" in shown["dropped"]["note"]
+    assert handle is None or handle in sealed.content.decode()
+
+
 @pytest.mark.parametrize("dialect", ["transcend", "gel", "scalpel", "ctxo"])
 @pytest.mark.parametrize("tokens", [128, 150, 200, 300, 500])
 def test_a_block_left_out_is_announced_under_every_budget(dialect: str, tokens: int) -> None:

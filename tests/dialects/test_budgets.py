@@ -105,3 +105,14 @@ def test_ctxo_keeps_the_largest_prefix_that_fits(shape: str, limit: int) -> None
     document["results"].append(items[kept])
     document["_meta"]["returnedItems"] += 1
     assert len(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()) > limit
+
+
+@pytest.mark.parametrize("handle", ["aB3dE6gH9jK2mN5pQ8sT1v", None])
+@pytest.mark.parametrize("tokens", [100, 110, 140])
+def test_a_failure_in_transcend_has_its_hint_under_the_smallest_budgets(
+    tokens: int, handle: str | None
+) -> None:
+    sealed = seal("It broke. " * 400, dialect="transcend", tokens=tokens, handle=handle, is_error=True)
+    error = json.loads(sealed.structured or b"")["error"]
+    assert list(error)[:2] == ["code", "message"]
+    assert error["hint"]

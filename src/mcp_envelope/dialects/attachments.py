@@ -67,7 +67,7 @@ def fit_with_attachments(dialect: Dialect, plan: Plan) -> Lanes:
         if parts is None:
             break
         if noted and parts.cuts and (said := _told(plan, parts.cuts)) != told:
-            told, plan = said, _lacking(bare, said)
+            told, plan = said, _lacking(bare, said, count=len(parts.cuts))
             lanes = dialect.fit(plan)
         whole = _joined(plan, lanes, parts)
         if whole is None:
@@ -83,17 +83,18 @@ def fit_with_attachments(dialect: Dialect, plan: Plan) -> Lanes:
             room = room * 3 // 4 - _SEAM
         else:
             # The document has no room for the note, so it stands behind the blocks.
-            noted, told, plan = False, "", bare
+            noted, told, plan = False, "", _lacking(bare, count=len(parts.cuts))
             lanes = dialect.fit(plan)
-    return _without(dialect, plan, len(blocks))
+    return _without(dialect, bare, len(blocks))
 
 
-def _lacking(plan: Plan, *warnings: str) -> Plan:
-    """Return the plan with what it leaves out beside the data, as warnings."""
+def _lacking(plan: Plan, *warnings: str, count: int | None = None) -> Plan:
+    """Return the plan with what it leaves out beside the data, as warnings; `count` blocks, else one for each."""
     outcome = plan.outcome
     for warning in warnings:
         outcome = outcome.warned(warning)
-    return replace(plan, outcome=replace(outcome, lacks_more=outcome.lacks_more or bool(warnings)))
+    lacking = len(warnings) if count is None else count
+    return replace(plan, outcome=replace(outcome, lacking=outcome.lacking + lacking))
 
 
 def _told(plan: Plan, cuts: tuple[Cut, ...]) -> str:
@@ -114,7 +115,7 @@ def _hidden_text(size: int, handle: str | None) -> str:
 def _without(dialect: Dialect, plan: Plan, count: int) -> Lanes:
     """Return the document without the blocks, not even described, and with a warning where the dialect shows it."""
     warning = f"{count} content block{'s' if count > 1 else ''} left out to fit."
-    lanes = dialect.fit(replace(plan, outcome=plan.outcome.warned(warning)))
+    lanes = dialect.fit(_lacking(plan, warning, count=count))
     cuts = (*lanes.content.cuts, Cut("/content", "blocks", 0, count, 0))
     content = lanes.content.with_cuts(cuts)
     return replace(lanes, content=content, meta=notice.meta(replace(lanes.outcome, cuts=cuts)))

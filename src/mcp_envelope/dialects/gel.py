@@ -360,7 +360,7 @@ def _meta(outcome: Outcome, length: int) -> dict[str, Any]:
         steps.insert(0, _left_out(outcome, length))
     if steps:
         meta["nextSteps"] = steps
-    if outcome.cuts or outcome.lacks_more or outcome.extras.get("truncated"):
+    if outcome.cuts or outcome.lacking or outcome.extras.get("truncated"):
         meta["truncated"] = True
     if length == 2:
         return meta

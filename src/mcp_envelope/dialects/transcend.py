@@ -180,12 +180,16 @@ def _failure(plan: Plan, problem: Problem, length: int) -> Lane:
         # Details come before the hint, and none can replace the code, the message or the hint.
         error.update({key: value for key, value in (problem.details or {}).items() if key not in _RESERVED})
     is_hidden = plan.hidden is not None
-    # In the shortest form, the next step is in the note alone.
-    if not (is_hidden and length == 2):
+    if length < 2:
         error.update(plan.hidden or {})
-        if problem.hint:
-            error["hint"] = _clipped(problem.hint, length)
-    return _framed(plan, b'"ok":false,"error":%b' % written(error), (), length, is_hidden=is_hidden)
+    start = b'"ok":false,"error":%b'
+    if problem.hint:
+        hinted = written({**error, "hint": _clipped(problem.hint, length)})
+        lane = _framed(plan, start % hinted, (), length, is_hidden=is_hidden)
+        # If there is no room even in the shortest form, the next step is in the note alone.
+        if length < 2 or not is_hidden or lane.fits(plan.limit):
+            return lane
+    return _framed(plan, start % written(error), (), length, is_hidden=is_hidden)
 
 
 def _framed(
@@ -198,7 +202,7 @@ def _framed(
 ) -> Lane:
     budget = plan.budget
     said = plan.outcome.said
-    after: dict[str, Any] = {"truncated": bool(cuts or is_hidden or said or plan.outcome.lacks_more)}
+    after: dict[str, Any] = {"truncated": bool(cuts or is_hidden or said or plan.outcome.lacking)}
     own = said.get("dropped") if length < 2 else None
     if cuts:
         after["dropped"] = _dropped(plan, cuts, length)
@@ -209,6 +213,11 @@ def _framed(
         after["dropped"] = {"kind": "data", "count": 1, "note": _left_out(plan, length)}
     elif own:
         after["dropped"] = own
+    elif lacking := plan.outcome.lacking:
+        note = f"Cut {lacking} content block{'s' if lacking > 1 else ''} to fit tokenBudget={budget.limit}."
+        # In the shortest form there is no warning; a text behind the blocks says it then.
+        way_back = " The warnings say how to read the rest." if length < 2 else ""
+        after["dropped"] = {"kind": "blocks", "count": lacking, "note": note + way_back}
     after["warnings"] = _warnings(plan.outcome.warnings, length)
     end = encode(after)[1:]
     used = budget.limit
