@@ -277,9 +277,9 @@ class Framing(Protocol):
     def __call__(self, fitted: Fitted, length: int) -> Lane: ...
 
 
-def first_that_fits(finish: Callable[[int], Lane], limit: int) -> Lane:
+def first_that_fits(finish: Callable[[int], Lane], limit: int, lengths: Sequence[int] = LENGTHS) -> Lane:
     """Return the lane with the longest notice that is within the limit, or the shortest if none is."""
-    for length in LENGTHS:
+    for length in lengths:
         lane = finish(length)
         if lane.fits(limit):
             break

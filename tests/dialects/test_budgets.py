@@ -116,3 +116,26 @@ def test_a_failure_in_transcend_has_its_hint_under_the_smallest_budgets(
     error = json.loads(sealed.structured or b"")["error"]
     assert list(error)[:2] == ["code", "message"]
     assert error["hint"]
+
+
+@pytest.mark.parametrize("meter", ["estimate", "chars4", "exact"])
+@pytest.mark.parametrize("is_error", [True, False])
+@pytest.mark.parametrize(
+    "payload", ["It broke. " * 400, {"rows": {str(index): "x" * 99 for index in range(99)}}]
+)
+def test_the_smallest_budget_of_transcend_holds_for_failures_by_any_meter(
+    meter: str, is_error: bool, payload: Any
+) -> None:
+    handle, warnings = "aB3dE6gH9jK2mN5pQ8sT1vaB3dE6gH9jK2mN5pQ8sT1", ["One.", "Two."]
+    sealed = seal(
+        payload,
+        dialect="transcend",
+        tokens=100,
+        meter=meter,
+        handle=handle,
+        is_error=is_error,
+        warnings=warnings,
+    )
+    shown = json.loads(sealed.structured or b"")
+    assert shown["tokenBudget"]["used"] <= shown["tokenBudget"]["requested"] == 100
+    assert {"code", "message"} <= set(shown["error"]) and handle in shown["dropped"]["note"]

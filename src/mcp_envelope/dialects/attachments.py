@@ -114,7 +114,9 @@ def _hidden_text(size: int, handle: str | None) -> str:
 
 def _without(dialect: Dialect, plan: Plan, count: int) -> Lanes:
     """Return the document without the blocks, not even described, and with a warning where the dialect shows it."""
-    warning = f"{count} content block{'s' if count > 1 else ''} left out to fit."
+    handle = plan.outcome.handle
+    rest = "It was not kept." if handle is None else notice.read_it(handle, "/content")
+    warning = f"{count} content block{'s' if count > 1 else ''} left out to fit. {rest}"
     lanes = dialect.fit(_lacking(plan, warning, count=count))
     cuts = (*lanes.content.cuts, Cut("/content", "blocks", 0, count, 0))
     content = lanes.content.with_cuts(cuts)

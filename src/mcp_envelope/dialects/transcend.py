@@ -182,14 +182,17 @@ def _failure(plan: Plan, problem: Problem, length: int) -> Lane:
     is_hidden = plan.hidden is not None
     if length < 2:
         error.update(plan.hidden or {})
-    start = b'"ok":false,"error":%b'
-    if problem.hint:
-        hinted = written({**error, "hint": _clipped(problem.hint, length)})
-        lane = _framed(plan, start % hinted, (), length, is_hidden=is_hidden)
-        # If there is no room even in the shortest form, the next step is in the note alone.
-        if length < 2 or not is_hidden or lane.fits(plan.limit):
-            return lane
-    return _framed(plan, start % written(error), (), length, is_hidden=is_hidden)
+    forms = [{**error, "hint": _clipped(problem.hint, length)} if problem.hint else error]
+    if length == 2:
+        # Where even the shortest form has too much, code and message alone, and the next step in the note.
+        forms += [error, {"code": code, "message": "Failed."}]
+    return first_that_fits(
+        lambda form: _framed(
+            plan, b'"ok":false,"error":%b' % written(forms[form]), (), length, is_hidden=is_hidden
+        ),
+        plan.limit,
+        range(len(forms)),
+    )
 
 
 def _framed(
@@ -215,8 +218,11 @@ def _framed(
         after["dropped"] = own
     elif lacking := plan.outcome.lacking:
         note = f"Cut {lacking} content block{'s' if lacking > 1 else ''} to fit tokenBudget={budget.limit}."
-        # In the shortest form there is no warning; a text behind the blocks says it then.
-        way_back = " The warnings say how to read the rest." if length < 2 else ""
+        way_back = " The warnings say how to read the rest."
+        if length == 2:
+            # There are none then.
+            handle = plan.outcome.handle
+            way_back = f' Read on: envelope_read(handle="{handle}").' if handle else ""
         after["dropped"] = {"kind": "blocks", "count": lacking, "note": note + way_back}
     after["warnings"] = _warnings(plan.outcome.warnings, length)
     end = encode(after)[1:]
