@@ -113,14 +113,16 @@ def test_there_and_back(run: Run, file: Path) -> None:
 
 
 @pytest.mark.parametrize("lacking", ["uvicorn is missing", None])
+@pytest.mark.parametrize(("variable", "value_of"), [("PATH", "."), ("UV", "uv")])
 def test_from_uvx_the_client_starts_it_by_uvx(
-    run: Run, file: Path, monkeypatch: pytest.MonkeyPatch, lacking: str | None
+    run: Run, file: Path, monkeypatch: pytest.MonkeyPatch, lacking: str | None, variable: str, value_of: str
 ) -> None:
     """What uvx installs for one run is in a cache, which is emptied sooner or later."""
     uvx = file.parent / "uvx"
     uvx.write_text("#!/bin/sh\n")
     uvx.chmod(0o755)
-    monkeypatch.setenv("PATH", str(file.parent))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv(variable, str(file.parent / value_of))
     monkeypatch.setattr(sys, "prefix", "/home/ada/.cache/uv/archive-v0/sgrsUCHVwGxGgFv7")
     monkeypatch.setattr(proxy, "missing_extra", lambda serves=False: lacking)
     assert run("wrap", str(file), "--yes").code == 0

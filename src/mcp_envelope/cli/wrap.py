@@ -225,7 +225,8 @@ def _absolute(path: str) -> str:
 
 def _running() -> tuple[str, ...]:
     """How this program was started, as a full path: desktop programs have a short PATH of their own."""
-    uvx = shutil.which("uvx")
+    # uv tells the programs that it starts where it is; uvx lies beside it, on the PATH or not.
+    uvx = shutil.which("uvx") or shutil.which(Path(os.environ.get("UV") or "uv").with_name("uvx"))
     if uvx is not None and _UVX_CACHE in Path(sys.prefix).parts:
         # What uvx has installed for this run is deleted sooner or later, so clients have to start it by uvx, too.
         source = () if proxy.missing_extra(serves=True) else ("--from", f"{PROGRAM}[http]")
