@@ -106,6 +106,18 @@ def test_a_result_that_is_cut_for_some_clients_alone(run: Run, tmp_path: Path) -
     assert (found["reachable"], found["noted"]) == ((1, 1), (1, 1))
 
 
+def test_a_server_that_is_behind_the_envelope_already(run: Run) -> None:
+    """The suggested command, checked in turn, is asked as each client, too, and no second proxy is suggested."""
+    chosen = ("--arguments", "arguments.json", "--tools", "rows", "--format", "json")
+    proxy = (sys.executable, "-m", "mcp_envelope", "proxy", "--")
+    outcome = run(*chosen, "--", *proxy, SERVER)
+    assert outcome.code == 0, outcome.out
+    assert json.loads(outcome.out)["suggestions"] == []
+    strict = run(*chosen, "--", *proxy[:-1], "--vault", "none", "--", SERVER)
+    assert figures(strict)["reachable"] == (0, 1)
+    assert not any("mcp-envelope proxy" in line for line in json.loads(strict.out)["suggestions"])
+
+
 @pytest.mark.parametrize(
     ("text", "is_error", "refusing"),
     [("x\n" * 2500, False, "opencode"), ("no such row " * 1000, True, "claude-code")],

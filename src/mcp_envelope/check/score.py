@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ..budget import DEFAULT_TOKENS, Budget, meter_named
 from ..clients.known import Client, client
-from ..dialects.notice import META_KEY
+from ..dialects.notice import META_KEY, READ_TOOL
 from ..fit.blocks import shown
 from ..fit.images import dimensions
 from ..jsontext.document import encode
@@ -74,6 +74,12 @@ def scores(found: Probe, by_client: Mapping[str, Probe] = MappingProxyType({})) 
 
 def _results(found: Probe) -> list[Called]:
     return [call for call in found.calls if call.result is not None and not call.is_mistake]
+
+
+def is_enveloped(found: Probe) -> bool:
+    """Whether the server has the envelope in itself, or a proxy in front, and so cuts for each client."""
+    lists_it = any(tool["name"] == READ_TOOL for tool in found.tools)
+    return lists_it or any(_notice(call) is not None for call in found.calls)
 
 
 def is_good(found: Sequence[Score]) -> bool:

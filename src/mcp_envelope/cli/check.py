@@ -68,13 +68,15 @@ def run(arguments: list[str]) -> int:
     # What is tried leaves nothing in the vault and the ledger of the person who tries it.
     with tempfile.TemporaryDirectory() as folder:
         behind = _proxied(target, folder)
-        found = _probe(behind if options.envelope else target, options, given)
-        results = score.scores(found, _as_clients(behind, options, given) if options.envelope else {})
+        first = behind if options.envelope else target
+        found = _probe(first, options, given)
+        is_bare = not score.is_enveloped(found)
+        results = score.scores(found, {} if is_bare else _as_clients(first, options, given))
         compared = None
         if options.compare:
             as_clients = _as_clients(behind, options, given)
             compared = score.scores(_probe(behind, options, given), as_clients)
-    advice = score.suggestions(results, found.calls, target, is_bare=not options.envelope)
+    advice = score.suggestions(results, found.calls, target, is_bare=is_bare)
     if options.badge:
         _write(options.badge, report.as_badge(results))
     if options.format == "json":
@@ -95,12 +97,12 @@ def run(arguments: list[str]) -> int:
 
 
 def _as_clients(
-    behind: Sequence[str], options: argparse.Namespace, given: Mapping[str, Any]
+    target: Sequence[str] | str, options: argparse.Namespace, given: Mapping[str, Any]
 ) -> dict[str, Probe]:
-    """Probe the server behind the proxy as each client, because a result is cut to what its client takes."""
+    """Probe a server with the envelope as each client, because a result is cut to what its client takes."""
     from ..check.score import CLIENTS
 
-    return {name: _probe(behind, options, given, name) for name in CLIENTS}
+    return {name: _probe(target, options, given, name) for name in CLIENTS}
 
 
 def _probe(
