@@ -43,11 +43,16 @@ As = Literal["auto", "json", "text", "blocks"]
 
 _SAMPLE: Final = 1 << 14
 _FEW_MEMBERS: Final = 64
+# A dictionary of members with no more than this is written as a whole.
+_FEW_ITEMS: Final = 16
+_LONG_TEXT: Final = 4096
 # How many times longer the same JSON may be, spelled with escapes and white space.
 _SPACED: Final = 8
 _WORTH_COMPARING: Final = 1 << 23
 # The types of most members: they contain no number that could be spelled in two ways.
 _NO_FLOATS: Final = frozenset({str, int, bool, type(None)})
+_SCALARS: Final = _NO_FLOATS | {float}
+_STRINGS: Final = frozenset({str})
 
 # The fields that make a dictionary a content block of that type.
 _BLOCK_FIELDS: Final[dict[str, dict[str, type]]] = {
@@ -352,9 +357,22 @@ def read_payload(value: Any, read_as: As = "auto") -> Payload:
 
 
 def _document(value: Any) -> Node:
-    if type(value) is dict and len(value) <= _FEW_MEMBERS and all(type(key) is str for key in value):
-        return from_members({key: _member(member) for key, member in value.items()})
-    return parse(to_json(value))
+    if type(value) is not dict or len(value) > _FEW_MEMBERS or not _STRINGS.issuperset(map(type, value)):
+        return parse(to_json(value))
+    if not any(map(_may_be_large, value.values())):
+        return Node(to_json(value))
+    totals = {key: len(member) for key, member in value.items() if type(member) is list}
+    return from_members({key: _member(member) for key, member in value.items()}, totals)
+
+
+def _may_be_large(member: Any) -> bool:
+    """Whether a member may be so large that parsing it again, to cut it, would cost more than writing it alone."""
+    kind = type(member)
+    if kind is list:
+        return len(member) > _FEW_ITEMS
+    if kind is dict:
+        return len(member) > _FEW_ITEMS or not _SCALARS.issuperset(map(type, member.values()))
+    return kind not in _SCALARS or (kind is str and len(member) > _LONG_TEXT)
 
 
 def _member(value: Any) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -124,6 +125,30 @@ def test_an_object_put_together_is_the_object(value: dict[str, object]) -> None:
     node = from_members({key: jsontree.encode(member) for key, member in value.items()})
     assert node.raw == jsontree.encode(value)
     assert node.size == len(node.raw)
+
+
+@pytest.mark.parametrize("item", [7, {"a": [{"b": 1}, {"b": 2}]}, "},{", ["x" * 9_000]])
+def test_of_a_list_whose_length_is_known_only_the_beginning_is_opened(
+    item: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = jsontree.encode([item] * 5_000)
+    node = from_members({"rows": raw, "more": b"1"}, {"rows": 5_000}).child(0)
+    opened: list[int] = []
+    real = jsontree._open
+
+    def watched(decoder: Any, raw: jsontree.Buffer) -> Any:
+        opened.append(len(raw))
+        return real(decoder, raw)
+
+    monkeypatch.setattr(jsontree, "_open", watched)
+    assert node.total() == 5_000
+    for room in (100, 2_000, 1_000, 6_000):
+        head = node.items(room)
+        assert [json.loads(bytes(raw)) for raw in head] == [item] * len(head)
+        assert len(head) == 5_000 or sum(len(raw) + 1 for raw in head) > room
+    if len(jsontree.encode(item)) < 1_000:
+        assert max(opened) <= 12_000
+    assert node.all_items() == parse(raw).all_items()
 
 
 @pytest.mark.parametrize(

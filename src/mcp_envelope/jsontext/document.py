@@ -189,11 +189,20 @@ class Node:
         items = self._items
         if items is not None and (len(items) == self._total or sum(map(len, items)) + len(items) > room):
             return
+        head: list[Buffer] = []
+        covered = total = 0
+        if self._total >= 0:
+            # They were counted before, so the rest needn't be looked at.
+            for window, items_there in windows(self.raw, max(2 * room, _LOOK)):
+                head.extend(items_there)
+                covered += len(window)
+                if covered > room:
+                    break
+            self._items = head
+            return
         if self.size <= max(LARGE, 2 * room) or not is_dense(self.raw):
             self.all_items()
             return
-        head: list[Buffer] = []
-        covered = total = 0
         for window, items_there in windows(self.raw):
             total += len(items_there)
             if covered <= room:
@@ -260,9 +269,17 @@ def is_bare(text: bytes) -> bool:
     return True
 
 
-def from_members(members: dict[str, bytes]) -> Node:
-    """Return an object of values that are already encoded, without joining and splitting them again."""
-    return assembled([Member(key, encode(key), value) for key, value in members.items()])
+def from_members(members: dict[str, bytes], totals: dict[str, int] | None = None) -> Node:
+    """Return an object of values that are already encoded, without joining and splitting them again.
+
+    `totals` has the number of items of lists, which then needn't be opened to the end.
+    """
+    node = assembled([Member(key, encode(key), value) for key, value in members.items()])
+    if totals:
+        for index, key in enumerate(members):
+            if key in totals:
+                node.child(index)._total = totals[key]
+    return node
 
 
 def assembled(parts: list[Member]) -> Node:
@@ -404,8 +421,8 @@ def is_dense(raw: Buffer) -> bool:
     return len(window) < LARGE and len(window) < _SMALL_ITEM * len(items)
 
 
-def windows(raw: Buffer) -> Iterator[tuple[Buffer, list[Raw]]]:
-    """Split a large array into arrays of about _WINDOW bytes, each with its items.
+def windows(raw: Buffer, size: int | None = None) -> Iterator[tuple[Buffer, list[Raw]]]:
+    """Split a large array into arrays of about `size` bytes (_WINDOW), each with its items.
 
     A comma is tried as the end of a window, and msgspec decides: `[` + window + `]` is valid JSON only if that
     comma separates two items of this array, because the parser reaches it in the same state.
@@ -414,8 +431,9 @@ def windows(raw: Buffer) -> Iterator[tuple[Buffer, list[Raw]]]:
     end = len(view) - 1
     at = 1
     first = bytes(view[1:_LOOK]).lstrip(WHITESPACE)[:1]
-    while end - at > _WINDOW:
-        chunk = bytes(view[at : at + _WINDOW])
+    size = size or _WINDOW
+    while end - at > size:
+        chunk = bytes(view[at : at + size])
         for comma in _commas(chunk, first):
             window = b"[%b]" % chunk[:comma]
             try:
