@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mcp_envelope.fit.documents import FitNode, Fitter, first_gap, ranges, share
 from mcp_envelope.fit.ranking import rank
-from mcp_envelope.jsontext.document import encode, parse
+from mcp_envelope.jsontext.document import MAX_DEPTH, encode, parse
 from mcp_envelope.schema.validation import Schema
 
 
@@ -143,7 +143,7 @@ def test_a_map_has_no_crumbs_of_its_lists() -> None:
         assert all(each == ["a", "b"] for each in json.loads(fitted.json).values())
 
 
-@pytest.mark.parametrize("depth", [1, 40])
+@pytest.mark.parametrize("depth", [1, 40, MAX_DEPTH - 1])
 def test_a_list_is_cut_at_any_depth(depth: int) -> None:
     value: Any = list(range(1000))
     for _ in range(depth):
@@ -163,3 +163,59 @@ def test_all_of_few_items_are_shown_even_if_most_fit_whole() -> None:
     shown, _ = fitted_to(800, [1, 2, 3, 4, 5, rows, rows])
     assert len(shown) == 7
     assert all(len(each) > 4 for each in shown[-2:])
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [f"item {number}" * (number % 7) for number in range(60)],
+        {"rows": [{"n": number} for number in range(60)], "text": "t" * 40},
+        {"one": list(range(60)), "other": list(range(1000, 1060))},
+        {"rows": json.dumps([f'"{number}"' for number in range(60)])},
+        ["x" * 10] * 9 + ["y" * 5000] * 9,
+        [["x" * 10] * 9, ["y" * 50] * 9],
+    ],
+    ids=["list", "records", "two lists", "JSON in a string", "very large items", "lists in a list"],
+)
+def test_below_the_next_room_nothing_changes(document: Any) -> None:
+    fitter = Fitter(parse(encode(document)))
+    for room in range(60, 300):
+        fitted = fitter.fit(room)
+        assert fitted is not None
+        for larger in range(room + 1, fitted.next_room):
+            other = fitter.fit(larger)
+            assert other is not None
+            assert (other.json, other.cuts) == (fitted.json, fitted.cuts)
+
+
+def test_the_next_room_of_a_list_has_one_item_more() -> None:
+    fitter = Fitter(parse(encode([1000 + number for number in range(60)])))
+    for kept in (9, 20, 59):
+        # Five bytes for each item and its comma, and one for the brackets.
+        for room in range(5 * kept + 1, 5 * kept + 6):
+            fitted = fitter.fit(room)
+            assert fitted is not None
+            assert (fitted.cuts[0].kept, fitted.next_room) == (kept, 5 * kept + 6)
+
+
+def test_a_string_says_something_while_a_member_can_go() -> None:
+    document = {"title": "t" * 100, "number": 10**60}
+    shown, cuts = fitted_to(90, document)
+    assert list(shown) == ["title"]
+    assert [cut[0] for cut in cuts] == ["/title", ""]
+    # What the schema requires stays, and the string is as short as that takes.
+    place = Schema({"type": "object", "required": ["title", "number"]}).root
+    shown, cuts = fitted_to(110, document, place=place)
+    assert shown["number"] == 10**60
+    assert [cut[0] for cut in cuts] == ["/title"]
+    assert len(shown["title"]) < 48
+
+
+def test_a_member_that_cannot_be_cut_goes() -> None:
+    for digits in (98, 200):
+        assert fitted_to(100, {"a": 1, "b": 10**digits}) == ({"a": 1}, [("", 1, 2)])
+
+
+def test_objects_in_a_list_keep_their_members_while_strings_can_be_cut() -> None:
+    shown, _ = fitted_to(420, [{"n": 10**200}, {"a": "x" * 300, "b": "y" * 300}])
+    assert [list(each) for each in shown] == [["n"], ["a", "b"]]

@@ -398,8 +398,8 @@ class Fitter:
             except (TooDeep, RecursionError):
                 return None
             if body is not None:
-                # Other cuts may change with every byte.
-                lacking = min([self._lacking.get(cut, 1) for cut in self._cuts], default=1)
+                # Other cuts, and several that share the room, may change with every byte.
+                lacking = self._lacking.get(self._cuts[0], 1) if len(self._cuts) == 1 else 1
                 return Fitted(readable(body), tuple(self._cuts), room + lacking)
         return None
 
@@ -479,7 +479,7 @@ class Fitter:
             if value.kind == "object":
                 key = step.replace("~1", "/").replace("~0", "~")
                 found = [index for index, member in enumerate(value.node.members()) if member.key == key]
-            elif value.kind == "array" and step.isdigit():
+            elif value.kind == "array":
                 shown = value.order(0) if value.shown is None else value.shown
                 found = list(shown[int(step) : int(step) + 1])
             else:
@@ -542,8 +542,10 @@ class Fitter:
             self._cuts.append(cut)
             if self._survey is not None:
                 self._survey.cut_list(cut.path, value.node)
-            if len(chosen) == whole < len(order):
-                self._lacking[cut] = used + len(items[order[whole]]) + 1 - room
+            if FEW_FIT <= len(chosen) == whole < len(order) and total > FEW_ITEMS:
+                # With the next item, or with the beginning of one that is very large.
+                next_room = min(used + len(items[order[whole]]) + 1, used * 4 // 3 + 1)
+                self._lacking[cut] = max(next_room - room, 1)
         return b"[%b]" % b",".join(parts)
 
     def _fit_items(self, value: FitNode, chosen: Sequence[int], room: int, give: Give) -> list[Buffer] | None:
