@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 from mcp_envelope.fit.records import Records
-from mcp_envelope.fit.selection import Words, select
+from mcp_envelope.fit.selection import Words, select, standing_out
 from mcp_envelope.jsontext.document import parse
 
 
@@ -157,6 +158,28 @@ def test_the_best_match_goes_first() -> None:
     order = order_of(rows, {"query": "gateway"})
     assert order is not None
     assert [index for index in order[:12] if index > 20] == [120, 90, 50]
+
+
+def test_rows_are_ordered_as_bm25_orders_them() -> None:
+    chosen = random.Random(5)
+    for _ in range(20):
+        lengths = [chosen.randrange(5, 60) for _ in range(200)]
+        counts = [chosen.randrange(1, 5) if n % 40 == 7 else 0 for n in range(200)]
+        texts = ["x " * length + "gateway " * count for length, count in zip(lengths, counts, strict=True)]
+        items = [json.dumps({"text": text}).encode() for text in texts]
+        average = sum(len(item) + 1 for item in items) / len(items)
+
+        def score(
+            index: int, counts: list[int] = counts, items: list[bytes] = items, average: float = average
+        ) -> float:
+            length = 0.25 + 0.75 * len(items[index]) / average
+            return counts[index] / (counts[index] + 1.2 * length)
+
+        node = parse(b"[%b]" % b",".join(items))
+        records = Records.of(node)
+        assert records is not None
+        found, _ = standing_out(records, items, Words({"query": "gateway"}))
+        assert found == sorted([n for n in range(200) if counts[n]], key=score, reverse=True)
 
 
 def test_a_word_in_more_than_one_row_of_sixteen_says_nothing() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_envelope import rank, seal
-from mcp_envelope.budget import meter_named
+from mcp_envelope.budget import Budget, meter_named
 from mcp_envelope.config import Policy
 from mcp_envelope.dialects.notice import META_KEY
 from mcp_envelope.envelope import Sealed
@@ -133,6 +133,41 @@ def test_a_profile_takes_at_most_a_quarter(tokens: int, meter: str) -> None:
         used = meter_named(meter).count(json.dumps(told["profile"], separators=(",", ":")).encode())
         assert used <= sealed.report.limit / 4
     assert sealed.report.used <= sealed.report.limit
+
+
+@pytest.mark.parametrize("meter", ["estimate", "exact", "bytes"])
+@pytest.mark.parametrize("tokens", [500, 1000, 4000, 8000])
+def test_a_profile_that_has_more_to_say_uses_most_of_its_quarter(tokens: int, meter: str) -> None:
+    rows = [{f"column {n}": f"value {number * n % 23}" for n in range(200)} for number in range(300)]
+    budget: dict[str, Any] = (
+        {"max_bytes": tokens * 4} if meter == "bytes" else {"tokens": tokens, "meter": meter}
+    )
+    (profile,) = (seal({"rows": rows}, handle=HANDLE, **budget).meta or {})[META_KEY]["profile"]
+    used = meter_named(meter).count(json.dumps([profile], separators=(",", ":")).encode())
+    share = next(iter(budget.values())) / 4
+    assert 0.9 * share <= used <= share
+
+
+def test_small_budgets_have_no_profile_and_no_room_for_one() -> None:
+    for limit, share in [(399, 0), (400, 100), (403, 100)]:
+        assert Survey().share(Budget.of(tokens=400), limit) == share
+        assert Survey(describes=False).share(Budget.of(tokens=400), limit) == 0
+    for limit, share in [(1599, 0), (1600, 400)]:
+        assert Survey().share(Budget.of(max_bytes=1600), limit) == share
+
+
+def test_a_list_of_which_only_a_sample_is_known_keeps_its_beginning() -> None:
+    for count, is_known in [(1000, True), (60_000, False)]:
+        rows = [{"id": n, "state": "failed" if n == 900 else "open", "pad": "x" * 400} for n in range(count)]
+        ids = [row["id"] for row in json.loads(seal({"rows": rows}, tokens=2000).structured or b"")["rows"]]
+        assert (900 in ids) == is_known
+        assert is_known or ids == list(range(len(ids)))
+
+
+def test_a_list_without_records_keeps_its_beginning() -> None:
+    rows = [{"state": "failed" if n == 700 else "open"} if n % 2 == 0 else n for n in range(900)]
+    shown = json.loads(seal({"rows": rows}, tokens=500).structured or b"")["rows"]
+    assert shown == rows[: len(shown)]
 
 
 def test_what_is_masked_is_masked_in_the_profile() -> None:

@@ -100,9 +100,8 @@ class Survey:
 
             records = self._records_of(path)
             # A list of which only a sample is decoded keeps its beginning.
-            is_known = records is not None and not records.sampled
             self._orders[path] = (
-                select(records, node.all_items(), self.words) if records and is_known else None
+                None if records is None or records.sampled else select(records, node.all_items(), self.words)
             )
         return self._orders[path]
 
