@@ -75,7 +75,8 @@ class Lane:
         self.next_room = next_room
         self.length = 0
         self._budget = budget
-        self._used = self._load = -1
+        self._used: int | None = None
+        self._load: int | None = None
 
     def with_cuts(self, cuts: tuple[Cut, ...]) -> Lane:
         return Lane(self.json, cuts, self._budget, self.body, self.measured)
@@ -88,14 +89,14 @@ class Lane:
     @property
     def used(self) -> int:
         """The size of what the model gets, in the budget's unit."""
-        if self._used < 0:
+        if self._used is None:
             self._used = self._budget.meter.count(self.measured)
         return self._used
 
     @property
     def load(self) -> int:
         """The same, or more if the lane comes closer to another limit of its client."""
-        if self._load < 0:
+        if self._load is None:
             self._load = self._budget.load(self.measured, self.used)
         return self._load
 
@@ -109,7 +110,7 @@ class Lane:
     def fits(self, limit: int) -> bool:
         if self._budget.is_certain(self.measured, limit):
             return True
-        if self._used < 0 and self._budget.is_hopeless(self.measured, limit):
+        if self._used is None and self._budget.is_hopeless(self.measured, limit):
             return False
         return self.load <= limit
 
@@ -380,8 +381,9 @@ def fit_data(
         return _filled_up(plan, fitter, lane, fitted, partial(framed, length=length))
 
     def accept(lane: Lane) -> Lane | None:
+        assert schema is not None
         # If nothing was cut, the tool itself broke the schema.
-        return lane if not lane.cuts or schema is None or schema.is_valid(lane.body) else None
+        return lane if not lane.cuts or schema.is_valid(lane.body) else None
 
     return conforming(plan, fitter, search, accept)
 

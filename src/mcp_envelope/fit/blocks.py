@@ -294,7 +294,7 @@ def _split(raw: Buffer, key: str) -> tuple[bytes, Buffer, bytes] | None:
 
 def best_first(blocks: Sequence[Block], survey: Survey) -> Sequence[int] | None:
     """Return the indices of blocks that are records, those to keep first; None if the beginning is to be kept."""
-    if len(blocks) <= FEW_ITEMS or sum(block.size for block in blocks) > _OPENED:
+    if sum(block.size for block in blocks) > _OPENED:
         return None
     records: list[Buffer] = []
     for block in blocks:
@@ -327,9 +327,11 @@ def fit_blocks(
         floor if isinstance(block, OpaqueBlock) and size > room // FEW_ITEMS else size
         for block, size, floor in zip(blocks, sizes, floors, strict=True)
     ]
-    first = (order() if len(blocks) > FEW_ITEMS else None) or range(len(blocks))
-    kept = _fitting([whole[index] for index in first], room) if len(blocks) > FEW_ITEMS else 0
-    places = sorted(first[:kept])
+    kept = 0
+    if len(blocks) > FEW_ITEMS:
+        first = order() or range(len(blocks))
+        kept = _fitting([whole[index] for index in first], room)
+        places = sorted(first[:kept])
     if kept < FEW_FIT:
         several = len(blocks) if len(blocks) <= FEW_ITEMS else max(room // USEFUL_SHARE, FEW_FIT)
         kept = max(1, _fitting(floors[:several], room))
