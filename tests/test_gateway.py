@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,4 @@ def test_a_result_passes_up_to_the_last_token_of_its_budget(meter: str, tmp_path
         assert (sealed is None) == (spare >= 0)
         if sealed is not None:
             assert meter_named(meter).count(shown(sealed.content)) <= size + spare
+            assert json.loads(sealed.content)[-1]["text"].startswith("Nothing here is certain")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from mcp_envelope.budget import Budget
 from mcp_envelope.envelope import seal
 from mcp_envelope.fit.documents import Cut, CutKind
-from mcp_envelope.lanes import Lane, _are_neighbours, _next_room, first_that_fits, largest_room
+from mcp_envelope.lanes import Lane, Plan, _are_neighbours, _next_room, first_that_fits, largest_room
+from mcp_envelope.outcome import Outcome
+from mcp_envelope.payload import Payload
 
 BUDGET = Budget.of(max_bytes=10_000)
 
@@ -137,6 +140,37 @@ def test_framed_data_that_was_cut_and_still_conforms_is_a_success(dialect: str) 
     assert sealed.cuts
     assert b"0,1,2,3" in (sealed.structured or sealed.content).replace(b" ", b"")
     assert json.loads(sealed.content)
+
+
+@pytest.mark.parametrize("dialect", ["native", "gel", "scalpel", "transcend", "ctxo"])
+def test_a_payload_that_breaks_its_schema_uncut_is_passed_on(dialect: str) -> None:
+    schema = {"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]}
+    sealed = seal({"a": 5}, schema=schema, dialect=dialect, tokens=500)
+    assert not sealed.is_error
+    shown = json.loads(sealed.structured or json.loads(sealed.content)[0]["text"])
+    assert shown.get("data", shown)["a"] == 5
+
+
+@pytest.mark.parametrize(("others", "place"), [({}, "its root"), ({"b": 5}, "/b")])
+def test_a_payload_that_cannot_be_cut_says_where_it_breaks_its_schema(
+    others: dict[str, Any], place: str
+) -> None:
+    schema = {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]}
+    for size, said in [(9000, f" (at {place})."), (300_000, "")]:
+        sealed = seal({**others, "a": "x" * size}, schema=schema, tokens=500)
+        assert sealed.is_error
+        text = json.loads(json.loads(sealed.content)[0]["text"])
+        message = text["_envelope"]["error"]["message"]
+        # A large one isn't looked at: that could take too long.
+        assert message.partition("which it breaks even uncut")[2] == said
+
+
+def test_half_of_a_plan_has_half_of_what_is_reserved() -> None:
+    plan = Plan(
+        payload=Payload(), budget=Budget.of(tokens=1000), outcome=Outcome(), reserved=300, shares=True
+    )
+    half = plan.halved()
+    assert (half.limit, half.reserved, half.shares) == (350, 150, False)
 
 
 def test_lanes_with_another_number_of_cuts_are_no_neighbours() -> None:

@@ -11,6 +11,7 @@ from mcp_envelope.fit.blocks import (
     OpaqueBlock,
     TextBlock,
     _label,
+    best_first,
     fit_blocks,
     label,
     read_block,
@@ -18,6 +19,7 @@ from mcp_envelope.fit.blocks import (
     shown,
 )
 from mcp_envelope.fit.documents import Cut
+from mcp_envelope.fit.survey import Survey
 from mcp_envelope.jsontext.document import encode, text_block
 
 
@@ -167,6 +169,25 @@ def test_plain_text_uses_its_room(room: int) -> None:
     assert room - 20 <= len(fitted) <= room
     (cut,) = cuts
     assert (cut.kind, cut.total) == ("characters", 20_000)
+
+
+def test_a_text_that_begins_with_escapes_uses_its_room() -> None:
+    for plain in ('"' * 2000 + "x" * 8000, "\\" * 300 + "x" * 50_000):
+        block = read_block(text_block(plain), "/content/0")
+        for room in (200, 400, 900):
+            fitted = block.fit(room, [])
+            assert fitted is not None
+            assert room - 24 <= len(fitted) <= room
+
+
+def test_records_in_blocks_are_looked_at_unless_they_are_very_large() -> None:
+    for size, is_small in [(300_000, True), (900_000, False)]:
+        rows = [{"state": "failed" if n == 9 else "open", "pad": "x" * size} for n in range(12)]
+        blocks = read_blocks([text_block(json.dumps(row)) for row in rows])
+        order = best_first(blocks, Survey())
+        assert (order is not None and order.index(9) == 2) == is_small
+        # A few share the room.
+        assert fit_blocks(blocks[:8], 4000, [], lambda: pytest.fail("few")) is not None
 
 
 def test_blocks_are_measured_as_clients_show_them() -> None:
