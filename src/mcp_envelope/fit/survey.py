@@ -8,6 +8,7 @@ because the search for the largest room cuts the same lists many times.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,9 @@ _SMALLEST: Final = 400
 _SMALLEST_BYTES: Final = 1600
 _BYTES_PER_TOKEN: Final = 2.75
 _TRIES: Final = 6
+# What is used of the share if that will do, and of the room if there is nothing more to say.
+_ENOUGH: Final = 0.95
+_ALL_SAID: Final = 0.9
 # How many lists and texts are looked at.
 _MOST: Final = 8
 _MOST_SHOWN: Final = 4
@@ -214,7 +218,7 @@ class Survey:
 
     def _within(self, paths: Sequence[str], budget: Budget, share: int) -> tuple[Mapping[str, Any], ...]:
         room = round(share if budget.unit == "bytes" else share * _BYTES_PER_TOKEN)
-        least, most = 0, 8 * room
+        least, most = 0, sys.maxsize
         best: list[Mapping[str, Any]] = []
         for _ in range(_TRIES):
             made = list(self._sized(paths, room))
@@ -222,12 +226,12 @@ class Survey:
             used = budget.load(text, budget.meter.count(text))
             if used <= share:
                 best, least = made, room
-                if used * 25 >= share * 24 or len(text) * 10 < room * 9:
+                if used >= _ENOUGH * share or len(text) < _ALL_SAID * room:
                     break
             else:
                 most = min(room, len(text))
             # As much as is likely to fit, but never again what was too much or too little.
-            room = max(min(room * share // max(used, 1) - 8, most - most // 32), least + least // 64 + 1)
+            room = min(max(room * share // used, least + 1), most - 1)
         return tuple(best)
 
     def _sized(self, paths: Sequence[str], room: int) -> Iterator[Mapping[str, Any]]:
