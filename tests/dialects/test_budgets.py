@@ -138,4 +138,5 @@ def test_the_smallest_budget_of_transcend_holds_for_failures_by_any_meter(
     )
     shown = json.loads(sealed.structured or b"")
     assert shown["tokenBudget"]["used"] <= shown["tokenBudget"]["requested"] == 100
-    assert {"code", "message"} <= set(shown["error"]) and handle in shown["dropped"]["note"]
+    assert {"code", "message"} <= set(shown["error"])
+    assert handle in shown["dropped"]["note"]
