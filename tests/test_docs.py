@@ -22,6 +22,7 @@ import yaml
 from scripts import exit_codes
 
 import mcp_envelope
+from mcp_envelope.dialects import DIALECTS, NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 # Its examples need other libraries, and are run by tests/hosts/test_frameworks.py.
@@ -60,6 +61,9 @@ def test_python_examples_run(document: str, tmp_path: Path, monkeypatch: pytest.
         warnings.simplefilter("ignore", ResourceWarning)
         names.clear()
         gc.collect()
+    # No other test should know the dialects that examples register.
+    for name in [name for name in DIALECTS if name not in NAMES]:
+        del DIALECTS[name]
 
 
 def targets(path: Path) -> list[str]:
