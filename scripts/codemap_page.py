@@ -28,16 +28,16 @@ BUDGET: Final = 450
 _WIDTH: Final = 112
 
 _ABOUT: Final = {
-    "native": """The payload keeps its shape, and `_envelope` joins it: what was left out, and the handle of the
-    whole. `envelope_read` reads the rest, without running the tool again.""",
+    "native": """The payload keeps its shape and gets one more property, `_envelope`, which says what was left
+    out and has the handle. `envelope_read` reads the rest, without running the tool again.""",
     "ctxo": """`_meta` comes last and counts items and bytes. There is no place for a handle; the hint says how to
     ask for less.""",
     "transcend": """`used` is the size of what you see, and never more than `requested`. `dropped.note` says what is
     missing and how to get it.""",
-    "gel": """The text is for reading, `structuredContent` for programs. `tokenUsage` says what reading the files
-    instead would have cost. A link leads to the source, and one to the whole result.""",
-    "scalpel": """In the profile `minimal` there is only `data`, and what has to be said. It has no budget of its
-    own; this call sets one, and a second text block describes what was left out.""",
+    "gel": """The text is for reading, `structuredContent` for programs. `tokenUsage` says what it would have
+    cost to read the files instead. One link leads to the source, and another to the whole result.""",
+    "scalpel": """The profile `minimal` has only `data` and whatever has to be said. The dialect has no default
+    budget, so this call sets one, and a second text block describes what was left out.""",
 }
 
 
@@ -95,7 +95,7 @@ async def _asked(dialect: str, folder: str) -> list[str]:
             query = 'SELECT "anchor.file" AS file, count(*) AS uses FROM impactedSymbols GROUP BY 1 ORDER BY 2 DESC'
             question, page = await ask("envelope_read", handle=handle, sql=query)
             parts += [
-                "Which files are these? This is asked of the whole result, the part that isn't shown included:",
+                "Which files are these? The query runs on the whole result, including the part that isn't shown:",
                 question,
                 *_shown(page, dialect),
             ]
