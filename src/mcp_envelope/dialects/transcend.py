@@ -188,7 +188,11 @@ def _failure(plan: Plan, problem: Problem, length: int) -> Lane:
         forms += [error, {"code": code, "message": "Failed."}]
     return first_that_fits(
         lambda form: _framed(
-            plan, b'"ok":false,"error":%b' % written(forms[form]), (), length, is_hidden=is_hidden
+            plan,
+            b'"ok":false,"error":%b' % written(forms[form]),
+            (),
+            3 if form == 2 else length,
+            is_hidden=is_hidden,
         ),
         plan.limit,
         range(len(forms)),
@@ -251,10 +255,10 @@ def _dropped(plan: Plan, cuts: tuple[Cut, ...], length: int) -> dict[str, Any]:
 
 
 def _left_out(plan: Plan, length: int) -> str:
-    note = f"Left out the data ({plan.payload.size} bytes)." if length < 2 else "Left out the data."
+    said = (f"Left out the data ({plan.payload.size} bytes).", "Left out the data.", "")[max(length - 1, 0)]
     if plan.outcome.handle is None:
-        return f"{note} It was not kept."
-    return f'{note} Read it: envelope_read(handle="{plan.outcome.handle}").'
+        return f"{said} It was not kept.".lstrip()
+    return f'{said} Read it: envelope_read(handle="{plan.outcome.handle}").'.lstrip()
 
 
 def _counted(cut: Cut) -> str:
@@ -283,9 +287,9 @@ def _way_back(outcome: Outcome, cut: Cut, length: int) -> str:
 
 
 def _warnings(warnings: tuple[str, ...], length: int) -> list[str]:
-    if length == 2 and warnings:
+    if length > 1 and warnings:
         return [f"{len(warnings)} warnings left out to fit."]
-    most = (20, 3, 0)[length]
+    most = (20, 3, 0, 0)[length]
     texts = [_clipped(warning, length) for warning in warnings[:most]]
     if len(warnings) > most and texts:
         texts[-1] += f" (and {len(warnings) - most} more)"
