@@ -595,6 +595,28 @@ def test_printf_is_the_usual_one(vault: Vault) -> None:
     assert ask(vault, [1], asked) == [{"p": "1.24|    7|x", "i": 3, "r": "aba"}]
 
 
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("printf('%s|%d|%.1f', note, note, note)", "|0|0.0"),
+        ("replace('abc', 'b', note)", None),
+        ("replace('abc', note, 'x')", None),
+        ("trim('None', note)", None),
+        ("instr('None', note)", None),
+        ("regexp_matches('None', note)", None),
+    ],
+)
+def test_a_null_is_no_text_in_functions(vault: Vault, asked: str, answer: Any) -> None:
+    assert ask(vault, [{"note": None}], f"SELECT {asked} a FROM data") == [{"a": answer}]
+
+
+def test_values_of_csv_keep_their_line_breaks_and_an_empty_line_is_no_row(vault: Vault) -> None:
+    lines = [f"{number},note {number}" for number in range(30)]
+    text = "\n".join(["id,note", *lines, '30,"two\nlines"', "", "31,last", "", ""])
+    assert ask(vault, text, "SELECT count(*) n, max(id) m FROM data") == [{"n": 32, "m": 31}]
+    assert ask(vault, text, "SELECT id FROM data WHERE note = 'two' || char(10) || 'lines'") == [{"id": 30}]
+
+
 def test_what_is_no_longer_used_is_closed(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "_MOST_KEPT", 2)
     handles = [keep(vault, {"rows": [{"n": number}]}) for number in range(5)]

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from io import StringIO
 from itertools import chain, islice, repeat, takewhile
 from operator import attrgetter, itemgetter
 from random import Random
@@ -325,7 +326,8 @@ def csv_columns(text: str) -> Columns | None:
     if delimiter is None:
         return None
     try:
-        header, *rows = csv.reader(text.split("\n"), delimiter=delimiter)
+        # A value in quotes may have line breaks; an empty line is no row.
+        header, *rows = filter(None, csv.reader(StringIO(text), delimiter=delimiter))
     except csv.Error:
         return None
     header += [f"c{index}" for index in range(len(header), max(map(len, rows), default=0))]

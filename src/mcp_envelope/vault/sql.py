@@ -660,7 +660,8 @@ class _Question:
 
     def _reporting(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            if arguments[0] is None:
+            # As in SQLite's own functions, but for those that take a NULL for something.
+            if arguments[0] is None or (None in arguments and name not in ("printf", "format", "quantile")):
                 return None
             try:
                 return function(*arguments)
@@ -806,7 +807,23 @@ def _printf(form: Any, *values: Any) -> str:
     if _LONGEST_WIDTH.search(str(form)):
         raise ValueError("widths have at most three digits")
     plain = re.sub(r"(%[^a-zA-Z%]*?),", r"\1", str(form))
-    return plain % tuple(0 if value is None else value for value in values)
+    return plain % tuple(_NULL if value is None else value for value in values)
+
+
+class _Null:
+    """What a NULL is in `printf`: no text, and no number but 0."""
+
+    def __str__(self) -> str:
+        return ""
+
+    def __int__(self) -> int:
+        return 0
+
+    def __float__(self) -> float:
+        return 0.0
+
+
+_NULL: Final = _Null()
 
 
 def _trimmed(strip: Callable[[str, str], str]) -> Callable[[Any, Any], str]:
@@ -821,11 +838,11 @@ def _trimmed(strip: Callable[[str, str], str]) -> Callable[[Any, Any], str]:
 _FUNCTIONS: Final[tuple[tuple[str, int, Callable[..., Any]], ...]] = (
     ("regexp_matches", 2, _matches),
     # `value REGEXP pattern` calls it with the pattern first.
-    ("regexp", 2, lambda pattern, value: None if value is None else _matches(value, pattern)),
+    ("regexp", 2, lambda pattern, value: _matches(value, pattern)),
     ("only_numbers", 1, _only_numbers),
     ("date_part", 2, _date_part),
     *((part, 1, partial(_date_part, part)) for part in (*_PARTS, "weekday", "quarter")),
-    ("instr", 2, lambda value, sought: None if sought is None else str(value).find(str(sought)) + 1),
+    ("instr", 2, lambda value, sought: str(value).find(str(sought)) + 1),
     ("replace", 3, lambda value, old, new: str(value).replace(str(old), str(new)) if old else value),
     ("printf", -1, _printf),
     ("format", -1, _printf),
