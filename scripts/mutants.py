@@ -39,7 +39,8 @@ LOADED: Final = hypothesis, jsonschema_rs
 MEMORY, PATIENCE = 4 << 30, 900
 # The nearest tests of each module, quick ones first.
 NEAREST: Final = {
-    "lanes": "test_lanes.py fit/test_survey.py dialects/test_budgets.py test_outcome.py test_envelope.py",
+    "lanes": "test_lanes.py dialects/test_recognition.py fit/test_survey.py dialects/test_budgets.py "
+    "test_outcome.py test_envelope.py",
     "payload": "test_payload.py test_gateway.py test_outcome.py dialects/test_recognition.py test_envelope.py",
     "fit/documents": "fit/test_documents.py fit/test_selection.py dialects/test_budgets.py test_envelope.py "
     "dialects/test_record_formats.py",

@@ -514,18 +514,21 @@ def test_a_list_that_lost_most_of_its_items_comes_before_a_text_that_lost_some()
     assert 'sql="SELECT license, count(*) FROM installed GROUP BY 1"' in said["note"]
 
 
-def test_a_cut_that_the_schema_does_not_take_is_not_made() -> None:
+@pytest.mark.parametrize(("name", "wrap"), [("rows", False), ("result", False), ("result", True)])
+def test_a_cut_that_the_schema_does_not_take_is_not_made(name: str, wrap: bool) -> None:
     """No look at the keywords foresees this one: between 20 and 50 items both alternatives match."""
     rows = {"oneOf": [{"type": "array", "maxItems": 50}, {"type": "array", "minItems": 20}]}
-    schema = Schema({"type": "object", "properties": {"rows": rows}})
+    schema = Schema({"type": "object", "properties": {name: rows}})
+    payload: Any = list(range(10**9, 10**9 + 300))
+    payload = payload if wrap else {name: payload}
     kept = set()
     for size in range(512, 1200, 16):
-        sealed = seal({"rows": list(range(10**9, 10**9 + 300))}, max_bytes=size, schema=schema)
+        sealed = seal(payload, max_bytes=size, schema=schema, wrap=wrap)
         if sealed.structured is None:
             assert "RESULT_TOO_LARGE" in sealed.content.decode()
             continue
         assert schema.is_valid(sealed.structured)
-        kept.add(len(structured(sealed).get("rows", [])))
+        kept.add(len(structured(sealed).get(name, [])))
     assert max(kept) > 50
     assert not kept & set(range(20, 51))
 

@@ -11,6 +11,7 @@ import pytest
 from mcp_envelope.budget import Budget
 from mcp_envelope.envelope import seal
 from mcp_envelope.fit.documents import Cut, CutKind
+from mcp_envelope.fit.pages import Page
 from mcp_envelope.lanes import Lane, Plan, _are_neighbours, _next_room, first_that_fits, largest_room
 from mcp_envelope.outcome import Outcome
 from mcp_envelope.payload import Payload
@@ -171,6 +172,19 @@ def test_half_of_a_plan_has_half_of_what_is_reserved() -> None:
     )
     half = plan.halved()
     assert (half.limit, half.reserved, half.shares) == (350, 150, False)
+
+
+def test_a_page_offers_its_call_for_its_own_list_alone() -> None:
+    page = Page("/rows", "array", 0, 900)
+    page.offer = lambda: 'sql="SELECT 1"'
+
+    def offered(path: str, kind: CutKind = "items", handle: str | None = "h") -> Any:
+        plan = Plan(payload=Payload(page=page), budget=BUDGET, outcome=Outcome(handle=handle))
+        return plan.with_cuts((Cut(path, kind, 1, 900, 1),)).examples
+
+    assert offered("/rows") == {"/rows": 'sql="SELECT 1"'}
+    assert not any([offered("/rows/3"), offered("/row"), offered("/rows", "characters")])
+    assert not offered("/rows", handle=None)
 
 
 def test_lanes_with_another_number_of_cuts_are_no_neighbours() -> None:

@@ -219,3 +219,28 @@ def test_a_member_that_cannot_be_cut_goes() -> None:
 def test_objects_in_a_list_keep_their_members_while_strings_can_be_cut() -> None:
     shown, _ = fitted_to(420, [{"n": 10**200}, {"a": "x" * 300, "b": "y" * 300}])
     assert [list(each) for each in shown] == [["n"], ["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("document", "least"),
+    [
+        ({"rows": ["item"] * 50, "n": 12345}, {"rows": ["item"], "n": 12345}),
+        ({"rows": ["item"] * 50, "other": ["thing"] * 50}, {"rows": ["item"], "other": ["thing"]}),
+        ([{"rows": ["item"] * 50, "n": 12345}], [{"rows": ["item"], "n": 12345}]),
+    ],
+)
+def test_each_list_keeps_an_item_as_long_as_there_is_room(document: Any, least: Any) -> None:
+    size = len(encode(least))
+    assert fitted_to(size, document)[0] == least
+    shown, cuts = fitted_to(size - 1, document)
+    assert "[]" in json.dumps(shown)
+    assert 0 in [kept for _, kept, _ in cuts]
+
+
+def test_no_member_goes_before_each_string_is_at_its_shortest() -> None:
+    document = {"a": "x" * 100, "b": "y" * 100}
+    # Each has 48 bytes, its key, a colon and a comma or a brace.
+    for room, count in [(1 + 2 * (48 + 5), 2), (2 * (48 + 5), 1)]:
+        shown, cuts = fitted_to(room, document)
+        assert len(shown) == count
+        assert len([cut for cut in cuts if cut[0]]) == count
