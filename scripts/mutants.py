@@ -48,7 +48,8 @@ NEAREST: Final = {
     "fit/pages": "fit/test_pages.py vault/test_pages.py vault/test_pages_in_dialects.py",
     "fit/selection": "fit/test_selection.py",
     "fit/survey": "fit/test_selection.py fit/test_survey.py",
-    "dialects/native": "dialects/test_record_formats.py dialects/test_golden.py dialects/test_recognition.py "
+    "dialects/native": "dialects/test_native.py dialects/test_record_formats.py dialects/test_golden.py "
+    "dialects/test_recognition.py "
     "test_envelope.py",
     "proxy/interceptor": "proxy/test_interceptor.py proxy/test_tool_lists.py proxy/test_reads.py",
 }
