@@ -49,8 +49,7 @@ NEAREST: Final = {
     "fit/selection": "fit/test_selection.py",
     "fit/survey": "fit/test_selection.py fit/test_survey.py",
     "dialects/native": "dialects/test_native.py dialects/test_record_formats.py dialects/test_golden.py "
-    "dialects/test_recognition.py "
-    "test_envelope.py",
+    "dialects/test_recognition.py test_envelope.py",
     "proxy/interceptor": "proxy/test_interceptor.py proxy/test_tool_lists.py proxy/test_reads.py",
 }
 

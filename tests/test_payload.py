@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from typing import Any
 
+import pydantic
 import pytest
 
-from mcp_envelope.payload import read_result
+from mcp_envelope.payload import Payload, read_payload, read_result
 
 PADDING = ',"more":"' + "x" * 40 + '"'
 
@@ -60,3 +63,50 @@ def test_a_text_that_is_only_spelled_differently_repeats_the_structure(written: 
 def test_a_text_repeats_the_only_member_of_a_structure() -> None:
     assert repeats("[1, 2]", '{"result": [1,2]}')
     assert not repeats("[1, 2]", '{"result": [1,2], "more": 3}')
+
+
+def test_a_text_that_is_no_json_is_kept_beside_the_same_string() -> None:
+    assert not repeats("some words", '{"result": "some words"}')
+    assert repeats('"some words"', '{"result": "some words"}')
+
+
+def test_half_a_character_repeats_nothing() -> None:
+    block = b'{"type":"text","text":"\\ud83d"}'
+    assert read_result([block], b'{"a":"\\ud83d"}').blocks == (block,)
+
+
+class Event(pydantic.BaseModel):
+    type: str
+    text: str
+
+
+@dataclass
+class Note:
+    type: str
+    text: str
+
+
+def test_only_what_is_clearly_a_block_is_one() -> None:
+    def is_content(*items: Any) -> bool:
+        return read_payload(list(items)).blocks is not None
+
+    assert is_content({"type": "text", "text": "a"}, Event(type="text", text="b"))
+    assert not is_content(Event(type="created", text="a"))
+    assert not is_content(Note("text", "a"))
+    assert not is_content({"type": "text", "text": 5})
+    assert not is_content({"type": "text", "text": "a"}, {"type": "row"})
+    assert not is_content()
+
+
+def test_a_payload_is_empty_if_it_has_nothing_at_all() -> None:
+    assert Payload().is_empty
+    for one in ({"a": 1}, "", [{"type": "text", "text": ""}]):
+        assert not read_payload(one).is_empty
+    assert not Payload(blocks=()).is_empty
+
+
+def test_a_value_in_a_frame_is_the_whole_payload() -> None:
+    raws = (b'{"type":"text","text":"a"}', b'{"type":"text", "text":"b"}')
+    assert json.loads(bytes(Payload(blocks=raws).as_node().raw)) == [json.loads(raw) for raw in raws]
+    assert bytes(Payload().as_node().raw) == b"null"
+    assert bytes(Payload(text=b'say "a"').as_node().raw) == b'"say \\"a\\""'

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mcp_envelope.fit.documents import Cut
-from mcp_envelope.fit.pages import Page, Part
+from mcp_envelope.fit.pages import Page, Part, Shape
 from mcp_envelope.jsontext.document import encode, text_block
 
 ITEMS = [encode("x" * length) for length in (10, 20, 30)]
@@ -122,6 +122,23 @@ def test_a_page_is_one_json_value_where_a_dialect_wants_one() -> None:
     )
     assert shown is not None
     assert json.loads(shown.json) == [{"type": "text", "text": "y"}, {"type": "text", "text": "z"}]
+
+
+@pytest.mark.parametrize("shape", ["array", "object", "blocks"])
+def test_below_the_next_room_a_page_is_the_same(shape: Shape) -> None:
+    values = [text_block("x" * (7 * n % 50)) if shape == "blocks" else encode("x" * 9) for n in range(30)]
+    parts = [
+        Part(f"k{n}", value, encode(f"k{n}") if shape == "object" else b"") for n, value in enumerate(values)
+    ]
+    page = Page("", shape, 0, 40, parts=[*parts, Part("k30", encode(["y" * 90] * 9))])
+    for room in range(60, 900):
+        fitted = page.fit(room)
+        assert fitted is not None
+        assert fitted.next_room > room
+        for larger in range(room + 1, fitted.next_room):
+            assert page.fit(larger) == fitted
+        if 0 < fitted.cuts[0].kept < 30:
+            assert page.fit(fitted.next_room) != fitted
 
 
 def test_no_more_is_shown_than_was_loaded() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from typing import Any
 
@@ -162,24 +163,25 @@ def test_the_best_match_goes_first() -> None:
 
 def test_rows_are_ordered_as_bm25_orders_them() -> None:
     chosen = random.Random(5)
+    words = ("gateway", "payment")
     for _ in range(20):
-        lengths = [chosen.randrange(5, 60) for _ in range(200)]
-        counts = [chosen.randrange(1, 5) if n % 40 == 7 else 0 for n in range(200)]
-        texts = ["x " * length + "gateway " * count for length, count in zip(lengths, counts, strict=True)]
-        items = [json.dumps({"text": text}).encode() for text in texts]
-        average = sum(len(item) + 1 for item in items) / len(items)
-
-        def score(
-            index: int, counts: list[int] = counts, items: list[bytes] = items, average: float = average
-        ) -> float:
-            length = 0.25 + 0.75 * len(items[index]) / average
-            return counts[index] / (counts[index] + 1.2 * length)
-
+        rows = [["x"] * chosen.randrange(5, 60) for _ in range(200)]
+        for index in range(7, 200, 30):
+            rows[index] += ["gateway"] * chosen.randrange(1, 4) + ["payment"] * chosen.choice([0, 0, 1, 2])
+        items = [json.dumps(row).encode() for row in rows]
         node = parse(b"[%b]" % b",".join(items))
         records = Records.of(node)
         assert records is not None
-        found, _ = standing_out(records, items, Words({"query": "gateway"}))
-        assert found == sorted([n for n in range(200) if counts[n]], key=score, reverse=True)
+        average = sum(len(item) + 1 for item in items) / len(items)
+        scores = dict.fromkeys(range(200), 0.0)
+        for word in words:
+            having = [index for index, row in enumerate(rows) if word in row]
+            rarity = math.log(1 + (200 - len(having) + 0.5) / (len(having) + 0.5))
+            for index in having:
+                count, length = rows[index].count(word), 0.25 + 0.75 * len(items[index]) / average
+                scores[index] += rarity * count / (count + 1.2 * length)
+        found, _ = standing_out(records, items, Words({"query": " ".join(words)}))
+        assert found == sorted([index for index in scores if scores[index]], key=scores.__getitem__)[::-1]
 
 
 def test_a_word_in_more_than_one_row_of_sixteen_says_nothing() -> None:

@@ -276,6 +276,22 @@ def test_an_object_that_is_no_map_of_records_is_not_described(value: Any) -> Non
     assert "sql=" not in told["note"]
 
 
+def test_objects_that_are_no_records_take_no_place_of_a_list() -> None:
+    survey = Survey()
+    for number in range(9):
+        survey.cut_members(f"/o{number}", parse(b'{"a":1,"b":"x","c":[]}'))
+    survey.cut_list("/rows", parse(json.dumps(TICKETS).encode()))
+    assert survey.profile("/rows") is not None
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_text_with_a_table_is_asked_with_sql_and_several_are_searched(count: int) -> None:
+    table = "id,state\n" + "".join(f"{n},s{n % 3}\n" for n in range(900))
+    blocks = [{"type": "text", "text": table}] * count
+    note = (seal(blocks, tokens=600, handle=HANDLE).meta or {})[META_KEY]["note"]
+    assert ("sql=" in note, "grep=" in note) == (count == 1, count == 2)
+
+
 def test_a_large_map_is_sampled() -> None:
     value = {f"k{n}": {"a": n, "pad": "x" * 400} for n in range(20_000)}
     (profile,) = (seal(value, tokens=1000, handle="h" * 43).meta or {})[META_KEY]["profile"]
