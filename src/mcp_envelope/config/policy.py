@@ -238,7 +238,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         Mapping[str, Any],
         _check_reply,
         "What to say with a result for a server that can't: [summary, next_steps, warnings, links and "
-        "more](contracts.md#what-a-server-can-say-besides).",
+        "more](contracts.md#saying-more-than-the-data).",
     ] = NOTHING
     vault: Annotated[
         str | None,
