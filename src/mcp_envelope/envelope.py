@@ -201,6 +201,8 @@ def make_plan(
     phrases = policy.errors if policy is not None else {}
     outcome, data = read_outcome(value, outcome, remarks or current_remarks(), arguments, phrases)
     payload = Payload() if data is UNSET else read_payload(data, read_as)
+    if not dialect.in_place:
+        payload = payload.spelled()
     if statement is not None and data is value and (statement.error or not statement.found):
         payload = as_document(payload)
         outcome, payload = _stated(payload, outcome, dialect, budget, statement)
@@ -389,7 +391,9 @@ def _select(
         if member.key in required
         or ((not include_only or member.key in include_only) and member.key not in exclude)
     ]
-    return payload if len(kept) == len(members) else Payload(node=assembled(kept), blocks=payload.blocks)
+    if len(kept) == len(members):
+        return payload
+    return Payload(node=assembled(kept, is_own=payload.node.is_own), blocks=payload.blocks)
 
 
 def _conforms(payload: Payload, schema: Schema, wrap: bool) -> bool:

@@ -49,9 +49,7 @@ _LONG_TEXT: Final = 4096
 # How many times longer the same JSON may be, spelled with escapes and white space.
 _SPACED: Final = 8
 _WORTH_COMPARING: Final = 1 << 23
-# The types of most members: they contain no number that could be spelled in two ways.
-_NO_FLOATS: Final = frozenset({str, int, bool, type(None)})
-_SCALARS: Final = _NO_FLOATS | {float}
+_SCALARS: Final = frozenset({str, int, bool, float, type(None)})
 _STRINGS: Final = frozenset({str})
 
 # The fields that make a dictionary a content block of that type.
@@ -111,7 +109,13 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
     def original(self) -> bytes:
         """Return the document as it came, including its whitespace."""
         assert self.node is not None
-        return bytes(self.node.raw if self.source is None else self.source)
+        return self.node.spelled(self.node.raw) if self.source is None else bytes(self.source)
+
+    def spelled(self) -> Payload:
+        """Return the payload with its numbers spelled the way they will be sent, wherever they are put."""
+        if self.node is None or not self.node.is_own:
+            return self
+        return msgspec.structs.replace(self, node=Node(self.original()))
 
     def sample(self) -> bytes:
         """Return a part, in whole characters, that represents the whole."""
@@ -360,7 +364,7 @@ def _document(value: Any) -> Node:
     if type(value) is not dict or len(value) > _FEW_MEMBERS or not _STRINGS.issuperset(map(type, value)):
         return parse(to_json(value))
     if not any(map(_may_be_large, value.values())):
-        return Node(to_json(value))
+        return Node(_encoded(value), is_own=True)
     totals = {key: len(member) for key, member in value.items() if type(member) is list}
     return from_members({key: _member(member) for key, member in value.items()}, totals)
 
@@ -376,7 +380,7 @@ def _may_be_large(member: Any) -> bool:
 
 
 def _member(value: Any) -> bytes:
-    return to_json(checked(bytes(value)) if isinstance(value, msgspec.Raw) else value)
+    return _encoded(checked(bytes(value)) if isinstance(value, msgspec.Raw) else value)
 
 
 def checked(raw: bytes) -> msgspec.Raw:
@@ -386,10 +390,13 @@ def checked(raw: bytes) -> msgspec.Raw:
 
 
 def to_json(value: Any) -> bytes:
-    """Return a Python value as JSON; PayloadError names what has no JSON form."""
+    """Return a Python value as JSON, as it will be sent; PayloadError names what has no JSON form."""
+    return respelled(_encoded(value))
+
+
+def _encoded(value: Any) -> bytes:
     try:
-        raw = _ENCODER.encode(value)
-        return raw if type(value) in _NO_FLOATS else respelled(raw)
+        return _ENCODER.encode(value)
     except RecursionError:
         raise PayloadError("the payload contains itself or is nested too deeply to be sent") from None
     except JSONError:

@@ -209,7 +209,7 @@ class _WithoutOwn(Fitter):
         own = list(filter(_is_own_envelope, node.members()))
         kept = [member for member in node.members() if not _is_own_envelope(member)]
         body = b"{%b}" % b",".join(b"%b:%b" % (member.raw_key, member.value) for member in kept)
-        super().__init__(Node(body), place, plan.rankings, base, survey=plan.survey)
+        super().__init__(Node(body, is_own=node.is_own), place, plan.rankings, base, survey=plan.survey)
         self._own = [Cut(f"{base}/{member.key}", "bytes", 0, len(member.value), 0) for member in own]
 
     def fit(self, room: int) -> Fitted | None:

@@ -386,7 +386,7 @@ class Fitter:
     def fit(self, room: int) -> Fitted | None:
         """Return the document in at most `room` bytes, or None if that is impossible."""
         if self._root.node.size <= room:
-            return Fitted(readable(bytes(self._root.node.raw)), ())
+            return Fitted(self._spelled(self._root.node.raw), ())
         for give in self._steps:
             self._cuts = []
             self._lacking = {}
@@ -400,8 +400,11 @@ class Fitter:
             if body is not None:
                 # Other cuts, and several that share the room, may change with every byte.
                 lacking = self._lacking.get(self._cuts[0], 1) if len(self._cuts) == 1 else 1
-                return Fitted(readable(body), tuple(self._cuts), room + lacking)
+                return Fitted(self._spelled(body), tuple(self._cuts), room + lacking)
         return None
+
+    def _spelled(self, body: Buffer) -> bytes:
+        return readable(self._root.node.spelled(body))
 
     def grown(self, fitted: Fitted, cut: Cut, count: int) -> Fitted:
         """Return the fitted document with so many more items in a list."""
@@ -419,7 +422,7 @@ class Fitter:
             more = [items[index] for index in order[cut.kept : kept]]
             return b"[%b]" % b",".join(value.arranged(chosen, [*shown, *more]))
 
-        body = _with_changed(fitted.json, steps, longer)
+        body = self._spelled(_with_changed(fitted.json, steps, longer))
         cuts = tuple(value.cut(order[:kept], cut.total) if each is cut else each for each in fitted.cuts)
         return Fitted(body, tuple(each for each in cuts if each.dropped))
 

@@ -90,10 +90,15 @@ def kind_of(raw: Buffer) -> Kind:
 class Node:
     """One JSON value and, once asked for, its children."""
 
-    __slots__ = ("_children", "_inner", "_items", "_length", "_members", "_raw", "_total", "kind", "size")
+    __slots__ = (
+        *("_children", "_inner", "_items", "_length", "_members", "_raw", "_total"),
+        *("is_own", "kind", "size"),
+    )
 
-    def __init__(self, raw: Buffer) -> None:
+    def __init__(self, raw: Buffer, *, is_own: bool = False) -> None:
         self._raw: Buffer | None = raw
+        # Whether our encoder wrote it, and its numbers are still to be spelled the way they will be sent.
+        self.is_own = is_own
         self.size = len(raw)
         self.kind: Kind = _KINDS[memoryview(raw)[0]]
         self._members: list[Member] | None = None
@@ -105,12 +110,16 @@ class Node:
 
     @property
     def raw(self) -> Buffer:
-        """The value's exact bytes."""
+        """The value's exact bytes; for what is sent, see `spelled`."""
         if self._raw is None:
             self._raw = b"{%b}" % b",".join(
                 [b"%b:%b" % (member.raw_key, member.value) for member in self.members()]
             )
         return self._raw
+
+    def spelled(self, part: Buffer) -> bytes:
+        """Return a part of the document as it is sent."""
+        return respelled(bytes(part)) if self.is_own else bytes(part)
 
     def forget(self) -> None:
         """Release the children that were opened. They are opened again when asked for."""
@@ -270,11 +279,11 @@ def is_bare(text: bytes) -> bool:
 
 
 def from_members(members: dict[str, bytes], totals: dict[str, int] | None = None) -> Node:
-    """Return an object of values that are already encoded, without joining and splitting them again.
+    """Return an object of values that our encoder wrote, without joining and splitting them again.
 
     `totals` has the number of items of lists, which then needn't be opened to the end.
     """
-    node = assembled([Member(key, encode(key), value) for key, value in members.items()])
+    node = assembled([Member(key, encode(key), value) for key, value in members.items()], is_own=True)
     if totals:
         for index, key in enumerate(members):
             if key in totals:
@@ -282,9 +291,9 @@ def from_members(members: dict[str, bytes], totals: dict[str, int] | None = None
     return node
 
 
-def assembled(parts: list[Member]) -> Node:
+def assembled(parts: list[Member], *, is_own: bool = False) -> Node:
     """Return an object of these members."""
-    node = Node(b"{}")
+    node = Node(b"{}", is_own=is_own)
     if parts:
         node._raw = None
         node.size = 1 + sum([len(part.raw_key) + len(part.value) + 2 for part in parts])
