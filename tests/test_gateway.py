@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mcp_envelope.budget import METERS, meter_named
 from mcp_envelope.clients.known import client
-from mcp_envelope.config import Settings
-from mcp_envelope.gateway import Call, Gateway
-from mcp_envelope.jsontext.document import text_block
+from mcp_envelope.config import Policy, Settings
+from mcp_envelope.gateway import Call, Gateway, Publisher
+from mcp_envelope.jsontext.document import encode, text_block
 from mcp_envelope.payload import Result
 
 from .shown import shown
@@ -84,3 +85,20 @@ def test_a_result_passes_up_to_the_last_token_of_its_budget(meter: str, tmp_path
         if sealed is not None:
             assert meter_named(meter).count(shown(sealed.content)) <= size + spare
             assert json.loads(sealed.content)[-1]["text"].startswith("Nothing here is certain")
+
+
+def test_published_schemas_are_forgotten_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 60_000
+    monkeypatch.setattr("mcp_envelope.gateway._MOST_PUBLISHED", most)
+    publisher, shape = Publisher(), Policy().shape
+
+    def schema(number: int) -> dict[str, Any]:
+        return {"type": "object", "properties": {f"{number}, {each}": {} for each in range(500)}}
+
+    first = publisher.of(shape, schema(0))
+    assert publisher.of(shape, schema(0)) is first
+    for number in range(1, 20):
+        publisher.of(shape, schema(number))
+        assert 0 < sum(len(text) for _, text, _, _ in publisher._published) <= most
+        assert len(publisher._by_id) <= most // len(encode(schema(0)))
+    assert publisher.of(shape, schema(0)) == first

@@ -16,6 +16,7 @@ up costs, one long integer pairs each byte with its neighbour, and Adler-32 adds
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, Protocol
 from zlib import adler32
@@ -132,11 +133,17 @@ class Budget(msgspec.Struct, frozen=True):
         # Only bytes tell: a token has at least one, and at most as many as its meter says.
         return (self.limit if self.unit == "bytes" else self.most_bytes) <= other.limit
 
-    def holds(self, text: bytes) -> bool:
-        """Whether a text is within the budget and the client's limits."""
-        return self.is_certain(text, self.limit) or (
-            not self.is_hopeless(text, self.limit) and self.load(text, self.meter.count(text)) <= self.limit
-        )
+    def holds(self, text: bytes, limit: int | None = None, load: Callable[[], int] | None = None) -> bool:
+        """Whether a text is within the budget and the client's limits, or within another `limit`.
+
+        `load` is asked what the text takes, if only that tells; without it, the text is counted here.
+        """
+        limit = self.limit if limit is None else limit
+        if self.is_certain(text, limit):
+            return True
+        if self.is_hopeless(text, limit):
+            return False
+        return (self.load(text, self.meter.count(text)) if load is None else load()) <= limit
 
     def is_hopeless(self, text: bytes, limit: int) -> bool:
         """Whether a text is over `limit` for sure, without counting all of it."""

@@ -50,8 +50,11 @@ _log = logging.getLogger("mcp_envelope")
 # range, while we clamp it and warn.
 _BUDGET: Final = {"type": "integer"}
 _WRAPPED: Final = "x-fastmcp-wrap-result"
-# How many settled policies and published schemas are remembered.
+# How many settled policies are remembered.
 _REMEMBERED: Final = 4096
+# How large the remembered schemas may be together, in bytes of JSON, and what each counts for besides.
+_MOST_PUBLISHED: Final = 1 << 23
+_AROUND_SCHEMA: Final = 1 << 10
 # A part of every placeholder, in each case. `redaction` is loaded only if it is needed.
 _PLACEHOLDERS: Final = (b"edacted", b"EDACTED")
 # A part of the key in `reply_meta`, likewise.
@@ -80,6 +83,7 @@ class Publisher:
         self._published: dict[tuple[Shape, bytes, bool, bool], Published] = {}
         # By identity, which is quick. The schema is kept too, so that its id can't be given to another one.
         self._by_id: dict[tuple[Shape, int, bool, bool], tuple[object, Published]] = {}
+        self._size = 0
 
     def of(
         self, shape: Shape, schema: Mapping[str, Any] | None, misses: bool = False, wrapped: bool = False
@@ -87,17 +91,17 @@ class Publisher:
         found = self._by_id.get((shape, id(schema), misses, wrapped))
         if found is not None and found[0] is schema:
             return found[1]
-        key = shape, b"" if schema is None else encode(schema), misses, wrapped
-        known = self._published.get(key)
-        if known is None:
-            if len(self._published) >= _REMEMBERED:
-                self._published.clear()
-            made = _publish(shape, schema, misses, wrapped)
-            known = self._published[key] = replace(
-                made, budget_argument=dialects.dialect(shape.dialect).budget_argument
-            )
-        if len(self._by_id) >= _REMEMBERED:
+        text = b"" if schema is None else encode(schema)
+        self._size += len(text) + _AROUND_SCHEMA
+        if self._size > _MOST_PUBLISHED:
+            self._published.clear()
             self._by_id.clear()
+            self._size = len(text) + _AROUND_SCHEMA
+        known = self._published.get((shape, text, misses, wrapped))
+        if known is None:
+            made = _publish(shape, schema, misses, wrapped)
+            known = replace(made, budget_argument=dialects.dialect(shape.dialect).budget_argument)
+            self._published[shape, text, misses, wrapped] = known
         self._by_id[shape, id(schema), misses, wrapped] = schema, known
         return known
 

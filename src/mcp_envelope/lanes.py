@@ -108,11 +108,7 @@ class Lane:
         return self.load * max(len(self.measured) - len(self.body), 0) // max(len(self.measured), 1)
 
     def fits(self, limit: int) -> bool:
-        if self._budget.is_certain(self.measured, limit):
-            return True
-        if self._used is None and self._budget.is_hopeless(self.measured, limit):
-            return False
-        return self.load <= limit
+        return self._budget.holds(self.measured, limit, lambda: self.load)
 
 
 class Lanes(msgspec.Struct, frozen=True):
