@@ -46,7 +46,6 @@ NEAREST: Final = {
     "dialects/test_record_formats.py",
     "fit/blocks": "fit/test_blocks.py test_outcome.py dialects/test_attachments.py dialects/test_budgets.py",
     "fit/pages": "fit/test_pages.py vault/test_pages.py vault/test_pages_in_dialects.py",
-    "fit/selection": "fit/test_selection.py",
     "fit/survey": "fit/test_selection.py fit/test_survey.py",
     "dialects/native": "dialects/test_native.py dialects/test_record_formats.py dialects/test_golden.py "
     "dialects/test_recognition.py test_envelope.py",

@@ -139,6 +139,7 @@ def seal(
         rank=rank,
         is_error=is_error,
         read_as=read_as,
+        remarks=current_remarks(),
         arguments=arguments,
     )
     return seal_plan(plan, chosen, vault)
@@ -199,7 +200,10 @@ def make_plan(
     if budget.warning:
         outcome = outcome.warned(budget.warning)
     phrases = policy.errors if policy is not None else {}
-    outcome, data = read_outcome(value, outcome, remarks or current_remarks(), arguments, phrases)
+    data = value
+    # A result that came from a server is a payload, and says nothing besides.
+    if remarks is not None or not isinstance(value, Payload):
+        outcome, data = read_outcome(value, outcome, remarks, arguments, phrases)
     payload = Payload() if data is UNSET else read_payload(data, read_as)
     if not dialect.in_place:
         payload = payload.spelled()

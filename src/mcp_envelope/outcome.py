@@ -366,16 +366,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     def warned(self, warning: str) -> Outcome:
         return msgspec.structs.replace(self, warnings=(*self.warnings, warning))
 
-    def next_step(self) -> str | None:
-        """Return the hint for what was cut: the tool's own, else that of the list that lost most."""
-        if self.hint or not self.hints:
-            return self.hint
-        for cut in sorted(self.cuts, key=lambda cut: -cut.loss):
-            found = self.hints.get(cut.path) or self.hints.get(cut.path.rpartition("/")[2])
-            if found:
-                return found
-        return None
-
 
 def _is_large(details: Mapping[str, Any] | None) -> bool:
     """Whether details are data: too large to be shown whole or not at all."""

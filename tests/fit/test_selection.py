@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 from mcp_envelope.fit.records import Records
-from mcp_envelope.fit.selection import Words, select, standing_out
+from mcp_envelope.fit.survey import Words, select, standing_out
 from mcp_envelope.jsontext.document import parse
 
 

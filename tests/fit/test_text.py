@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_envelope.fit.outline import notable_lines, outline, table_of
-from mcp_envelope.fit.selection import Words
+from mcp_envelope.fit.survey import Words
 from mcp_envelope.fit.text import Ends, fit_text, string_head
 from mcp_envelope.jsontext.document import string_cut, unescaped
 

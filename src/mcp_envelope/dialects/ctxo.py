@@ -336,7 +336,7 @@ class _Document:
         }
         if truncated:
             cuts = [Cut(f"/{self.members[largest].key}", "items", 0, 1, 0)] if largest is not None else []
-            hint = replace(self.outcome, cuts=tuple(cuts)).next_step()
+            hint = notice.next_step(replace(self.outcome, cuts=tuple(cuts)))
             meta["hint"] = hint or said.get("hint") or _HINT
             if self.names_handle:
                 meta["hint"] = _with_way(meta["hint"], self.plan)

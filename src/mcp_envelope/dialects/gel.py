@@ -372,7 +372,7 @@ def _meta(outcome: Outcome, length: int) -> dict[str, Any]:
 
 
 def _left_out(outcome: Outcome, length: int) -> str:
-    hint = outcome.next_step() if length < 2 else None
+    hint = notice.next_step(outcome) if length < 2 else None
     return notice.sentence(outcome, min(length, 1), beside_handle=False) + (f" {hint[:200]}" if hint else "")
 
 

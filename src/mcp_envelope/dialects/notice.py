@@ -56,7 +56,7 @@ def notice(outcome: Outcome, length: int) -> dict[str, Any]:
     if outcome.handle is not None and (outcome.cuts or outcome.error is not None):
         fields["handle"] = outcome.handle
     # The hint of a miss stands beside the notice.
-    if outcome.cuts and length < 2 and outcome.miss is None and (hint := outcome.next_step()):
+    if outcome.cuts and length < 2 and outcome.miss is None and (hint := next_step(outcome)):
         fields["hint"] = _clipped(hint, _CLIP[length])
     if warnings := _all_warnings(outcome, length):
         fields["warnings"] = _warnings(warnings, length)
@@ -86,6 +86,17 @@ def _reply(outcome: Outcome, length: int) -> dict[str, Any]:
 def _is_reply(outcome: Outcome) -> bool:
     # Misses and failures show their texts elsewhere.
     return outcome.miss is None and outcome.error is None
+
+
+def next_step(outcome: Outcome) -> str | None:
+    """Return the hint for what was cut: the tool's own, else that of the list that lost most."""
+    if outcome.hint or not outcome.hints:
+        return outcome.hint
+    for cut in sorted(outcome.cuts, key=lambda cut: -cut.loss):
+        found = outcome.hints.get(cut.path) or outcome.hints.get(cut.path.rpartition("/")[2])
+        if found:
+            return found
+    return None
 
 
 def extra_blocks(outcome: Outcome, length: int) -> list[bytes]:
@@ -315,7 +326,7 @@ def text_note(outcome: Outcome, length: int) -> str:
             lines.append(f"handle: {outcome.handle}")
     elif outcome.error is not None and outcome.handle is not None:
         lines.append(read_it(outcome.handle))
-    if outcome.cuts and length < 2 and (hint := outcome.next_step()):
+    if outcome.cuts and length < 2 and (hint := next_step(outcome)):
         lines.append(_clipped(hint, _CLIP[length]))
     if warnings := _all_warnings(outcome, length):
         lines += [f"Warning: {warning}" for warning in _warnings(warnings, length)]

@@ -21,7 +21,7 @@ from ..codes import CATALOGUE
 from ..outcome import Outcome
 from ..schema.widening import embed
 from ..spelling import did_you_mean
-from . import BudgetRange, Dialect
+from . import BudgetRange, Dialect, notice
 
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
@@ -91,7 +91,7 @@ class Template(Dialect):
         if len(outcome.warnings) > few:
             warnings.append(f"{len(outcome.warnings) - few} more, left out to fit")
         status = outcome.status or "ok"
-        hint = problem.hint if problem is not None else outcome.next_step()
+        hint = problem.hint if problem is not None else notice.next_step(outcome)
         return {
             "data": data,
             "truncated": cut is not None or (outcome.error is not None and outcome.handle is not None),

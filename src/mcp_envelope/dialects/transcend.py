@@ -25,7 +25,7 @@ from ..outcome import Outcome
 from ..payload import Payload
 from ..schema.widening import embed
 from . import BudgetRange, Dialect, fields_as, fields_of, member_schema
-from .notice import LONGEST_PATH
+from .notice import LONGEST_PATH, next_step
 
 DEFAULT: Final = 2000
 LEAST: Final = 100
@@ -274,7 +274,7 @@ def _noun(cut: Cut) -> str:
 
 
 def _way_back(outcome: Outcome, cut: Cut, length: int) -> str:
-    hint = outcome.next_step()
+    hint = next_step(outcome)
     way = _clipped(hint, length) if hint else "Raise tokenBudget or narrow the request."
     if outcome.handle is not None:
         is_short = len(cut.path) <= LONGEST_PATH

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from .records import Profile, Records, csv_columns, profile, visible
-from .selection import Words, standing_out
+from .survey import Words, standing_out
 
 _LOOKED_AT: Final = 4 << 20
 _MOST_ENTRIES: Final = 400

@@ -288,9 +288,9 @@ class Interceptor:
             if not frame.is_response:
                 return Outgoing([data], [])
             key = frame.key or _NO_ID
-            if self.list_requests.expects(key):
-                return self.list_requests.answered(frames.with_valid_utf8(frame))
             pending = self._requests.take(key)
+            if pending is None and self.list_requests.expects(key):
+                return self.list_requests.answered(frames.with_valid_utf8(frame))
             if self.answers is not None:
                 # Some clients read on, and take the last answer.
                 pending = pending or self._requests.find(self.answers) or self._answered_before
