@@ -30,9 +30,8 @@ from .budget import Budget
 from .codes import CATALOGUE, Problem
 from .dialects import Dialect, notice
 from .errors import diagnose
-from .fit.blocks import may_be_file
 from .fit.documents import Cut
-from .fit.images import ImageBudget, Shown, show
+from .fit.images import ImageBudget, Shown, may_be_file, show
 from .fit.ranking import Ranking
 from .fit.ranking import rank as rank_by
 from .fit.survey import Survey

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from .budget import Budget
 from .codes import Problem
-from .fit.blocks import shown
 from .fit.completeness import told
 from .fit.documents import Cut, Fitted, Fitter
 from .fit.images import ImageBudget, put_back
@@ -28,7 +27,7 @@ from .fit.ranking import Ranking
 from .fit.survey import Survey
 from .jsontext.document import Buffer, encode, parse
 from .outcome import Outcome
-from .payload import Payload, to_json
+from .payload import Payload, shown, to_json
 from .schema import FREE, Schema
 
 Profile = Literal["minimal", "standard", "debug"]

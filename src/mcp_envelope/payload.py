@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import string
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
@@ -19,8 +20,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from .fit.blocks import may_be_file, shown
-from .fit.images import ImageBudget, set_aside
+from .fit.images import ImageBudget, may_be_file, set_aside
 from .fit.pages import Page
 from .jsontext.document import (
     Buffer,
@@ -42,6 +42,8 @@ from .jsontext.errors import JSONError, check_utf8
 As = Literal["auto", "json", "text", "blocks"]
 
 _SAMPLE: Final = 1 << 14
+# How most blocks begin. They hold no file, and needn't be looked at any closer.
+_IS_TEXT: Final = re.compile(rb'\{\s*"type"\s*:\s*"text"')
 _FEW_MEMBERS: Final = 64
 # A dictionary of members with no more than this is written as a whole.
 _FEW_ITEMS: Final = 16
@@ -166,7 +168,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def has_files(self) -> bool:
-        return any(map(may_be_file, self.content))
+        return any(may_be_file(block) for block in self.content if not _IS_TEXT.match(block))
 
     def lanes(self) -> tuple[bytes, ...]:
         """Return the texts that are measured: what clients show their models."""
@@ -186,6 +188,25 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         fixed = [bytes(part).decode("utf-8", "replace").encode() for part in parts]
         structured = None if self.structured is None else fixed.pop()
         return Result(fixed, structured, self.is_error, self.opaque)
+
+
+class _Text(msgspec.Struct, tag_field="type", tag="text"):
+    text: msgspec.Raw
+
+
+def shown(blocks: Sequence[Buffer]) -> bytes:
+    """Return blocks as clients show them to a model: texts without their escapes, anything else as JSON.
+
+    What stands between two blocks differs; no client was seen to need more than an empty line.
+    """
+    return b"\n\n".join([_shown(block) for block in blocks])
+
+
+def _shown(block: Buffer) -> bytes:
+    try:
+        return unescaped(msgspec.json.decode(block, type=_Text).text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return bytes(block)
 
 
 def _is_utf8(raw: Buffer) -> bool:

@@ -16,11 +16,11 @@ from mcp_envelope.fit.blocks import (
     label,
     read_block,
     read_blocks,
-    shown,
 )
 from mcp_envelope.fit.documents import Cut
 from mcp_envelope.fit.survey import Survey
 from mcp_envelope.jsontext.document import encode, text_block
+from mcp_envelope.payload import shown
 
 
 def text(characters: int, **more: Any) -> bytes:

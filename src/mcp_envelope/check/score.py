@@ -16,10 +16,9 @@ from typing import Any, Final, NamedTuple
 from ..budget import DEFAULT_TOKENS, Budget, meter_named
 from ..clients.known import Client, client
 from ..dialects.notice import META_KEY, READ_TOOL
-from ..fit.blocks import shown
 from ..fit.images import dimensions
 from ..jsontext.document import encode
-from ..payload import read_result
+from ..payload import read_result, shown
 from ..redaction import Masking, Redactor
 from .probe import Called, Probe
 

@@ -14,11 +14,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from ..budget import MIN_BYTES, MIN_TOKENS
-from ..fit.blocks import Block, fit_blocks, is_text, label, read_block, read_blocks, shown
+from ..fit.blocks import Block, fit_blocks, is_text, label, read_block, read_blocks
 from ..fit.documents import Cut
 from ..jsontext.document import Node, encode, text_block
 from ..lanes import Lane, Lanes, Plan, largest_room
-from ..payload import Payload, as_document
+from ..payload import Payload, as_document, shown
 from . import Dialect, notice
 
 # Two texts together may count for slightly more than the sum of both.

@@ -356,11 +356,11 @@ def _is_respelled(payload: Payload, lane: Lane) -> bool:
     if payload.text is not None:
         # The notice may stand behind an opening brace.
         return not lane.cuts and payload.text.strip(WHITESPACE)[1:] not in lane.measured
-    if any(cut.kind == "blocks" and cut.rows for cut in lane.cuts):
-        return False  # whole blocks, as they came
+    if payload.blocks is None or any(cut.kind == "blocks" and cut.rows for cut in lane.cuts):
+        return False  # no text of its own, or whole blocks, as they came
     named = {cut.path.split("/")[2] for cut in lane.cuts if cut.path.startswith("/content/")}
     shown = min((cut.kept for cut in lane.cuts if cut.path == "/content"), default=None)
-    blocks = enumerate(read_blocks((payload.blocks or ())[:shown]))
+    blocks = enumerate(read_blocks(payload.blocks[:shown]))
     texts = [
         bytes(block.node.raw)
         for index, block in blocks

@@ -29,8 +29,6 @@ _SAMPLE: Final = 1 << 16
 # Blocks that are larger together aren't opened to see whether they are records, in bytes.
 _OPENED: Final = 8 << 20
 _CONTENT: Final = "/content"
-# A block that holds a file is larger, in bytes.
-_SMALLEST_FILE: Final = 512
 
 
 class TextBlock:
@@ -238,25 +236,6 @@ class _Embedding(_Label, rename="camel"):
     resource: _Label | None = None
 
 
-class _Text(msgspec.Struct, tag_field="type", tag="text"):
-    text: msgspec.Raw
-
-
-def shown(blocks: Sequence[Buffer]) -> bytes:
-    """Return blocks as clients show them to a model: texts without their escapes, anything else as JSON.
-
-    What stands between two blocks differs; no client was seen to need more than an empty line.
-    """
-    return b"\n\n".join([_shown(block) for block in blocks])
-
-
-def _shown(block: Buffer) -> bytes:
-    try:
-        return unescaped(msgspec.json.decode(block, type=_Text).text)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return bytes(block)
-
-
 def is_text(raw: Buffer) -> bool:
     return bool(_label(raw).type == "text")
 
@@ -361,29 +340,3 @@ def fit_blocks(
         rows = ranges(places) if offset < kept else ""
         cuts.append(Cut(_CONTENT, "blocks", kept, len(blocks), offset, rows))
     return parts
-
-
-class _ImageBlock(msgspec.Struct, tag_field="type", tag="image"):
-    pass
-
-
-class _AudioBlock(msgspec.Struct, tag_field="type", tag="audio"):
-    pass
-
-
-class _ResourceBlock(msgspec.Struct, tag_field="type", tag="resource"):
-    pass
-
-
-_TAGGED: Final = msgspec.json.Decoder(_ImageBlock | _AudioBlock | _ResourceBlock)
-
-
-def may_be_file(block: Buffer) -> bool:
-    """Whether a block is of a type that can hold a file; of another, little more than the type is read."""
-    if len(block) <= _SMALLEST_FILE:
-        return False
-    try:
-        _TAGGED.decode(block)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return False
-    return True

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from ..jsontext.document import Buffer, Node, TooDeep, encode, quoted, string_cut
-from .blocks import label, may_be_file
+from .blocks import label
 from .documents import Cut, share
 from .pixels import MOST_PIXELS, Box, ImageRoom, Rendering, Unshowable, has_pillow, render
 
@@ -37,6 +37,8 @@ _HEAD: Final = 256 << 10
 # An image that has to share its budget is not made so small that it costs less than this.
 _LEAST_TOKENS: Final = 400
 _LONGEST_URI: Final = 200
+# A block that holds a file is larger, in bytes.
+_SMALLEST_FILE: Final = 512
 
 
 class ImageBudget(msgspec.Struct, frozen=True):
@@ -449,3 +451,29 @@ def _big(number: bytes) -> int:
 
 def _little(number: bytes) -> int:
     return int.from_bytes(number, "little")
+
+
+class _ImageBlock(msgspec.Struct, tag_field="type", tag="image"):
+    pass
+
+
+class _AudioBlock(msgspec.Struct, tag_field="type", tag="audio"):
+    pass
+
+
+class _ResourceBlock(msgspec.Struct, tag_field="type", tag="resource"):
+    pass
+
+
+_TAGGED: Final = msgspec.json.Decoder(_ImageBlock | _AudioBlock | _ResourceBlock)
+
+
+def may_be_file(block: Buffer) -> bool:
+    """Whether a block is of a type that can hold a file; of another, little more than the type is read."""
+    if len(block) <= _SMALLEST_FILE:
+        return False
+    try:
+        _TAGGED.decode(block)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return False
+    return True

@@ -13,12 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from ..budget import Budget
-from ..fit.blocks import shown
 from ..fit.documents import Cut
 from ..fit.images import MOST_BYTES, File, ImageBudget, image_cut, image_file, is_image_type, put_back, show
 from ..fit.pixels import Box, OutsideImage, Unshowable
 from ..jsontext.document import encode
 from ..outcome import Failure
+from ..payload import shown
 from .document import StoredValue
 
 # The path of a block, or of what is in it.

@@ -21,7 +21,6 @@ from ..budget import Budget
 from ..dialects import dialect
 from ..dialects.notice import READ_TOOL
 from ..envelope import Sealed, make_plan, seal_plan
-from ..fit.blocks import shown
 from ..fit.documents import Cut
 from ..fit.images import ImageBudget
 from ..fit.pages import Page, Part, Shape
@@ -29,7 +28,7 @@ from ..fit.survey import Survey
 from ..jsontext.document import Node, encode, quoted
 from ..lanes import Profile
 from ..outcome import Failure, Outcome, OwnFailure, sendable
-from ..payload import Payload
+from ..payload import Payload, shown
 from .document import BadPath, ExactText, StoredValue
 from .limits import BadQuery, TooCostly
 from .media import (
