@@ -40,7 +40,7 @@ from .lanes import PROFILES, Keeper, Lanes, Plan, Profile
 from .outcome import LARGEST_DETAILS, Outcome, Remarks, current_remarks, read_outcome, sendable, shortened
 from .payload import As, Payload, apart, as_document, read_payload
 from .schema import Schema, Widened
-from .scrubbing import scrub
+from .scrubbing import SAID, given, scrub
 
 if TYPE_CHECKING:
     from .config import Policy, Settings
@@ -206,6 +206,7 @@ def make_plan(
     payload = Payload() if data is UNSET else read_payload(data, read_as)
     if not dialect.in_place:
         payload = payload.spelled()
+    hides_paths = dialect.hides_paths
     if statement is not None and data is value and (statement.error or not statement.found):
         payload = as_document(payload)
         outcome, payload = _stated(payload, outcome, dialect, budget, statement)
@@ -214,6 +215,8 @@ def make_plan(
         payload = _opened(payload, schema)
         found = _recognised(payload, outcome, dialect, schema) if data is value else None
         if found is not None:
+            # What has the shape of the contract already keeps its words.
+            hides_paths = False
             outcome, payload = found
         elif dialect.shows_texts and payload.node is not None and not is_error:
             texts, payload = apart(payload)
@@ -224,7 +227,10 @@ def make_plan(
             is_error = None
     if outcome.error is not None:
         # If this is still too long for the budget, dialects have a shorter form.
-        message = shortened(outcome.error.message, _most_characters(budget))
+        message = outcome.error.message
+        if hides_paths:
+            message = scrub(message, limit=SAID, known=given(arguments))
+        message = shortened(message, _most_characters(budget))
         if payload.is_empty and len(outcome.error.message) > most_shown(budget, dialect):
             payload = Payload(text=outcome.error.message.encode())
         outcome = replace(outcome, error=dataclasses.replace(outcome.error, message=message))

@@ -99,6 +99,8 @@ class Dialect:
     shows_texts: ClassVar[bool] = False
     # Whether models get to see warnings; if not, they are in the result's `_meta`.
     shows_warnings: ClassVar[bool] = True
+    # Whether a failure's message has no absolute path, not even one that a server behind the proxy put there.
+    hides_paths: ClassVar[bool] = False
     # Where the structure goes that came with a failure: among its details, beside it, or nowhere.
     failure_data: ClassVar[Literal["details", "beside", "nowhere"]] = "details"
     # Whether results can name the handle of a stored payload.

@@ -38,6 +38,7 @@ class Scalpel(Dialect):
     budget_argument = "token_budget"
     selects_fields = True
     shows_warnings = False
+    hides_paths = True
     failure_data = "beside"
     limits = BudgetRange(tokens=None)
     variables = (Variable("SCALPEL_MCP_INFO", _info, overrides=True),)
