@@ -533,6 +533,19 @@ def test_a_cut_that_the_schema_does_not_take_is_not_made(name: str, wrap: bool) 
     assert not kept & set(range(20, 51))
 
 
+@pytest.mark.parametrize("name", ["rows", "r/w", "r~w"])
+def test_only_the_list_that_its_schema_refuses_stays_whole(name: str) -> None:
+    rows = {"oneOf": [{"type": "array", "maxItems": 50}, {"type": "array", "minItems": 20}]}
+    schema = {
+        "type": "object",
+        "properties": {"groups": {"type": "array", "items": {"properties": {name: rows}}}},
+    }
+    group = {"before": list(range(10**9, 10**9 + 300)), name: list(range(10**9, 10**9 + 70))}
+    (shown,) = structured(seal({"groups": [group]}, max_bytes=1200, schema=schema))["groups"]
+    assert shown[name] == group[name]
+    assert 5 < len(shown["before"]) < 300
+
+
 @pairwise(dialect=["native", "transcend", "gel", "scalpel"], tokens=[128, 2000], kind=["text", "image"])
 def test_any_number_of_blocks(kind: str, tokens: int, dialect: str) -> None:
     """The first ones stay, and one note tells of all the others."""
