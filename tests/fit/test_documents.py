@@ -244,3 +244,29 @@ def test_no_member_goes_before_each_string_is_at_its_shortest() -> None:
         shown, cuts = fitted_to(room, document)
         assert len(shown) == count
         assert len([cut for cut in cuts if cut[0]]) == count
+
+
+def test_json_in_a_string_loses_its_whitespace_before_anything_else() -> None:
+    # The beginning has many escapes, so a guess by it is too low for the rest.
+    inner = ["a"] * 1000 + ["x" * 20_000]
+    plain = encode({"s": encode(inner).decode()})
+    fitted = Fitter(parse(encode({"s": json.dumps(inner, indent=8)}))).fit(len(plain))
+    assert fitted is not None
+    assert (fitted.json, fitted.cuts) == (plain, ())
+
+
+def test_the_beginning_of_a_very_large_item_is_shown_once_a_quarter_of_the_room_is_left() -> None:
+    document = ["x" * 10] * 30 + ["y" * 5000] * 9
+    whole = len(encode(document[:30]))
+    for room in range(whole, 2 * whole):
+        shown, _ = fitted_to(room, document)
+        assert len(shown) == (31 if room - whole > room // 4 else 30)
+        assert len(encode(shown)) >= room * 3 // 4
+
+
+@pytest.mark.parametrize(("room", "count"), [(300, 1), (1023, 1), (1024, 2), (1535, 2), (1536, 3)])
+def test_of_many_large_items_each_gets_a_share_that_says_something(room: int, count: int) -> None:
+    shown, cuts = fitted_to(room, ["x" * 2000] * 20)
+    assert len(shown) == count
+    assert len(encode(shown)) > 0.9 * room
+    assert cuts[-1] == ("", count, 20)
