@@ -80,9 +80,10 @@ def test_a_result_passes_up_to_the_last_token_of_its_budget(meter: str, tmp_path
         (tmp_path / "mcp-envelope.toml").write_text(written)
         gateway = Gateway(Settings(tmp_path / "mcp-envelope.toml"), vault="none", ledger=False)
         call = Call(tool="t", policy=gateway.policy("t"))
-        sealed = gateway.finish(Result([text_block(text)], None, False), call)
+        sealed = gateway.finish(Result([text_block(text)]), call)
         assert (sealed is None) == (spare >= 0)
         if sealed is not None:
+            assert not sealed.is_error
             assert meter_named(meter).count(shown(sealed.content)) <= size + spare
             assert json.loads(sealed.content)[-1]["text"].startswith("Nothing here is certain")
 

@@ -9,7 +9,8 @@ from typing import Any
 import pydantic
 import pytest
 
-from mcp_envelope.payload import Payload, read_payload, read_result
+from mcp_envelope.jsontext.document import parse
+from mcp_envelope.payload import Payload, as_document, read_payload, read_result
 
 PADDING = ',"more":"' + "x" * 40 + '"'
 
@@ -96,6 +97,20 @@ def test_only_what_is_clearly_a_block_is_one() -> None:
     assert not is_content({"type": "text", "text": 5})
     assert not is_content({"type": "text", "text": "a"}, {"type": "row"})
     assert not is_content()
+
+
+def test_what_raises_when_it_is_looked_at_is_no_block() -> None:
+    class Lazy(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            raise RuntimeError(key)
+
+    assert read_payload([Lazy(type="text", text="a")]).node is not None
+
+
+def test_a_result_with_nothing_in_it_is_no_document() -> None:
+    assert as_document(Payload(blocks=())).is_empty
+    beside = Payload(node=parse(b"1"), blocks=())
+    assert as_document(beside) is beside
 
 
 def test_a_payload_is_empty_if_it_has_nothing_at_all() -> None:
