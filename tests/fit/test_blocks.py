@@ -143,6 +143,14 @@ def test_an_image_in_a_list_of_blocks_goes_before_the_blocks_behind_it() -> None
     assert [cut.path for cut in cuts] == ["/content/2", "/content"]
 
 
+def test_small_images_in_a_list_of_blocks_stay_whole() -> None:
+    raws = [image(150)] * 100
+    room = 9 * (len(raws[0]) + 1) + 1
+    cuts: list[Cut] = []
+    assert fit_blocks(read_blocks(raws), room, cuts) == raws[:9]
+    assert cuts == [Cut("/content", "blocks", 9, 100, 9)]
+
+
 def test_what_a_block_does_not_use_goes_to_the_next() -> None:
     lines = "\n".join(f"line {number} " + "x" * 40 for number in range(100))
     raws = [encode({"type": "text", "text": lines}), text(4000)]

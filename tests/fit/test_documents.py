@@ -270,3 +270,12 @@ def test_of_many_large_items_each_gets_a_share_that_says_something(room: int, co
     assert len(shown) == count
     assert len(encode(shown)) > 0.9 * room
     assert cuts[-1] == ("", count, 20)
+
+
+@pytest.mark.parametrize("empty", [[], {}])
+def test_a_name_stays_while_there_is_room_for_nothing_in_it(empty: Any) -> None:
+    value = ["item"] * 50 if empty == [] else {"item": "x" * 50}
+    assert fitted_to(len('{"a":[]}'), {"a": value})[0] == {"a": empty}
+    assert fitted_to(len('{"a":[]}') - 1, {"a": value})[0] == {}
+    assert fitted_to(2, value)[0] == empty
+    assert Fitter(parse(encode(value))).fit(1) is None
