@@ -99,8 +99,9 @@ def test_a_text_whose_other_members_are_too_large_is_a_line() -> None:
     assert block.fit(20, []) is None
 
 
-def test_blocks_that_just_fit_stay_whole() -> None:
-    raws = [text(100), image(200), text(300)]
+@pytest.mark.parametrize("count", [1, 3])
+def test_blocks_that_just_fit_stay_whole(count: int) -> None:
+    raws = [text(100), image(200), text(300)][:count]
     room = len(b"[%b]" % b",".join(raws))
     cuts: list[Cut] = []
     assert fit_blocks(read_blocks(raws), room, cuts) == raws
