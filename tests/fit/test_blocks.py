@@ -144,6 +144,22 @@ def test_an_image_in_a_list_of_blocks_goes_before_the_blocks_behind_it() -> None
     assert [cut.path for cut in cuts] == ["/content/2", "/content"]
 
 
+@pytest.mark.parametrize("count", [2, 6, 8])
+def test_each_of_a_few_large_blocks_is_shown(count: int) -> None:
+    parts = fit_blocks(read_blocks([text(3000)] * count), 1700, [])
+    assert parts is not None
+    assert len(parts) == count
+
+
+def test_json_in_a_block_stays_json() -> None:
+    rows = [f"row {number}" for number in range(400)]
+    cuts: list[Cut] = []
+    fitted = read_block(text_block(json.dumps(rows)), "/content/2").fit(500, cuts)
+    shown = json.loads(json.loads(fitted or b"")["text"])
+    assert shown == rows[: len(shown)]
+    assert cuts == [Cut("/content/2/text", "items", len(shown), 400, len(shown))]
+
+
 def test_small_images_in_a_list_of_blocks_stay_whole() -> None:
     raws = [image(150)] * 100
     room = 9 * (len(raws[0]) + 1) + 1

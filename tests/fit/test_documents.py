@@ -259,8 +259,9 @@ def test_the_beginning_of_a_very_large_item_is_shown_once_a_quarter_of_the_room_
     document = ["x" * 10] * 30 + ["y" * 5000] * 9
     whole = len(encode(document[:30]))
     for room in range(whole, 2 * whole):
-        shown, _ = fitted_to(room, document)
+        shown, cuts = fitted_to(room, document)
         assert len(shown) == (31 if room - whole > room // 4 else 30)
+        assert cuts[-1] == ("", len(shown), 39)
         assert len(encode(shown)) >= room * 3 // 4
 
 

@@ -109,6 +109,7 @@ def test_a_single_value_is_whole_or_nothing() -> None:
     fitted = page.fit(5)
     assert fitted is not None
     assert (fitted.text, fitted.cuts) == (b"12345", ())
+    assert page.fit(6) == fitted
     assert page.fit(4) is None
 
 

@@ -230,6 +230,33 @@ def test_a_json_rpc_error_is_cut_and_stored_whole(talk: Talk) -> None:
     assert json.loads(talk.read(handle, path="/data")["content"][0]["text"]) == error["data"]
 
 
+def test_an_error_that_is_nested_too_deeply_to_be_opened_is_cut(talk: Talk) -> None:
+    talk.send(call(1, "t"))
+    deep = "[" * 5000 + "]" * 5000
+    answer = f'{{"jsonrpc":"2.0","id":1,"more":{deep},"error":{{"code":5,"message":"{"x" * 20_000}"}}}}'
+    [shown], _ = talk.reply(answer.encode())
+    got = json.loads(shown)
+    assert (got["id"], got["error"]["code"]) == (1, 5)
+    assert count(got["error"]) <= talk.tokens
+
+
+def test_a_large_tool_list_that_the_proxy_requested_itself_is_not_for_the_client(talk: Talk) -> None:
+    shown, [asked] = talk.send(call(1, "t", {"tokenBudget": 300, "x": "a"}))
+    assert (shown, json.loads(asked)["method"]) == ([], "tools/list")
+    entry = tool("t", x={"type": "string", "description": "d" * 5000})
+    shown, [sent] = talk.reply(result(json.loads(asked)["id"], tools=[entry]))
+    assert shown == []
+    assert json.loads(sent)["params"]["arguments"] == {"x": "a"}
+
+
+def test_it_is_known_whether_the_client_still_waits(talk: Talk) -> None:
+    assert not talk.wire.expects_answers
+    talk.send(call(1, "t"))
+    assert talk.wire.expects_answers
+    talk.reply(result(1, content=[]))
+    assert not talk.wire.expects_answers
+
+
 @pytest.mark.parametrize(
     "answer",
     [
