@@ -15,6 +15,7 @@ from mcp_envelope.fit.pages import Page
 from mcp_envelope.lanes import Lane, Plan, _are_neighbours, _next_room, first_that_fits, largest_room
 from mcp_envelope.outcome import Outcome
 from mcp_envelope.payload import Payload
+from mcp_envelope.schema import Schema
 
 BUDGET = Budget.of(max_bytes=10_000)
 
@@ -164,6 +165,17 @@ def test_a_payload_that_cannot_be_cut_says_where_it_breaks_its_schema(
         message = text["_envelope"]["error"]["message"]
         # A large one isn't looked at: that could take too long.
         assert message.partition("which it breaks even uncut")[2] == said
+
+
+def test_data_is_lacking_where_there_is_none_and_null_would_be_invalid() -> None:
+    def lacks_data(schema: Any, payload: Payload | None = None) -> bool:
+        bound = None if schema is None else Schema(schema)
+        return Plan(payload=payload or Payload(), budget=BUDGET, outcome=Outcome(), schema=bound).lacks_data
+
+    assert lacks_data({"type": "object"})
+    assert not lacks_data({"type": ["object", "null"]})
+    assert not lacks_data(None)
+    assert not lacks_data({"type": "object"}, Payload(text=b""))
 
 
 def test_half_of_a_plan_has_half_of_what_is_reserved() -> None:
