@@ -11,10 +11,11 @@ from mcp_envelope import Cut, Reply, seal
 from mcp_envelope.budget import Budget
 from mcp_envelope.dialects.native import Native
 from mcp_envelope.fit.pages import Page
-from mcp_envelope.jsontext.document import encode, parse
+from mcp_envelope.jsontext.document import encode, parse, text_block
 from mcp_envelope.lanes import Lanes, Plan
 from mcp_envelope.outcome import Outcome
 from mcp_envelope.payload import Payload
+from mcp_envelope.schema import Schema
 
 
 def lanes(payload: Payload, limit: int, **more: Any) -> Lanes:
@@ -28,6 +29,17 @@ def test_both_lanes_pass_up_to_the_last_byte_of_the_budget_that_they_share() -> 
         assert (made.content.measured == raw) == passes
         assert made.structured is not None
         assert made.structured.json == raw, "there is room for one"
+
+
+def test_a_structure_that_its_text_does_not_repeat_has_to_fit_as_well() -> None:
+    node = parse(encode(list(range(1000, 1200))))
+    beside = lanes(Payload(node=node, blocks=(text_block("short"),)), 600, schema=Schema({}))
+    # With the name of its member, it is larger than the text alone.
+    wrapped = lanes(Payload(node=node), node.size, schema=Schema({}), wrap=True)
+    for made, limit in ((beside, 600), (wrapped, node.size)):
+        assert made.structured is not None
+        assert made.structured.cuts
+        assert made.structured.used <= limit
 
 
 def test_the_text_of_a_failure_is_not_bound_by_the_schema() -> None:

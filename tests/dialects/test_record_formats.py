@@ -109,6 +109,13 @@ def test_the_next_row_would_not_fit() -> None:
         assert result.report.content_used > 1950
 
 
+def test_records_that_are_mostly_keys_fill_the_budget_too() -> None:
+    records = [{f"{'key' * 40} {column}": number for column in "abc"} for number in range(3000)]
+    result = sealed(json.dumps(records), "rows", tokens=2000)
+    assert result.report.content_used > 1900
+    assert result.content_cuts[0].kept > 150
+
+
 def test_auto_takes_the_better_form_if_it_is_worth_it() -> None:
     payload = json.dumps(TICKETS)
     kept = {form: sealed(payload, form).content_cuts[0].kept for form in FORMS}

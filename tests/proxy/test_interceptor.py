@@ -250,11 +250,11 @@ def test_a_large_tool_list_that_the_proxy_requested_itself_is_not_for_the_client
 
 
 def test_it_is_known_whether_the_client_still_waits(talk: Talk) -> None:
-    assert not talk.wire.expects_answers
+    waits = [talk.wire.expects_answers]
     talk.send(call(1, "t"))
-    assert talk.wire.expects_answers
+    waits.append(talk.wire.expects_answers)
     talk.reply(result(1, content=[]))
-    assert not talk.wire.expects_answers
+    assert [*waits, talk.wire.expects_answers] == [False, True, False]
 
 
 @pytest.mark.parametrize(
