@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mcp_envelope.hosts.adapter import missing_library
 
 from .cli.harness import runner
 
+ROOT = Path(__file__).resolve().parent.parent
 OLD = {"mcp": "1.30.0", "fastmcp-slim": "3.4.10"}
 
 
@@ -28,9 +30,17 @@ def has(monkeypatch: pytest.MonkeyPatch, versions: Mapping[str, str]) -> None:
 
 def test_old_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     has(monkeypatch, OLD)
-    assert extras.lacking("sdk") == extras.lacking("login") == "mcp: found 1.30.0, needs 2"
-    assert extras.lacking("fastmcp") == "fastmcp: found 3.4.10, needs 4"
+    assert extras.lacking("sdk") == extras.lacking("login") == "mcp: found 1.30.0, needs 2.2"
+    assert extras.lacking("fastmcp") == "fastmcp: found 3.4.10, needs 4.1"
     assert extras.lacking("http") is None
+
+
+def test_the_oldest_versions_are_those_that_pip_asks_for() -> None:
+    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert [f"{library}>={version}" for library, version in extras.OLDEST.items()] == [
+        *optional["fastmcp"],
+        *optional["sdk"],
+    ]
 
 
 def test_new_and_missing_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,9 +53,12 @@ def test_new_and_missing_ones(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("check", "--", "true"), "check needs the extra [sdk] (mcp: found 1.30.0, needs 2): pip install"),
-        (("login", "http://127.0.0.1:9/mcp"), "a login needs the extra [login] (mcp: found 1.30.0, needs 2)"),
-        (("demo",), "the demo needs the extra [demo] (mcp: found 1.30.0, needs 2)"),
+        (("check", "--", "true"), "check needs the extra [sdk] (mcp: found 1.30.0, needs 2.2): pip install"),
+        (
+            ("login", "http://127.0.0.1:9/mcp"),
+            "a login needs the extra [login] (mcp: found 1.30.0, needs 2.2)",
+        ),
+        (("demo",), "the demo needs the extra [demo] (mcp: found 1.30.0, needs 2.2)"),
     ],
 )
 def test_commands_with_an_old_sdk(
@@ -69,9 +82,11 @@ def test_doctor_with_an_old_sdk(
         monkeypatch.setenv(name, str(tmp_path))
     has(monkeypatch, OLD)
     shown = runner("doctor", tmp_path, monkeypatch, capfdbinary)().out.decode()
-    assert "note\t[sdk]\tmcp: found 1.30.0, needs 2: servers made with the official SDK (pip install" in shown
-    assert "note\t[login]\tmcp: found 1.30.0, needs 2: " in shown
-    assert "note\t[fastmcp]\tfastmcp: found 3.4.10, needs 4: " in shown
+    assert (
+        "note\t[sdk]\tmcp: found 1.30.0, needs 2.2: servers made with the official SDK (pip install" in shown
+    )
+    assert "note\t[login]\tmcp: found 1.30.0, needs 2.2: " in shown
+    assert "note\t[fastmcp]\tfastmcp: found 3.4.10, needs 4.1: " in shown
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from typing import Final
 
@@ -18,8 +19,8 @@ _MODULES: Final = {
     "fastmcp": ("fastmcp", "mcp"),
     "sdk": ("mcp",),
 }
-# The first major versions that will do. Libraries of others bring older ones.
-_MAJORS: Final = {"fastmcp": 4, "mcp": 2}
+# The oldest versions that will do. Libraries of others bring older ones.
+OLDEST: Final = {"fastmcp": "4.1", "mcp": "2.2"}
 # FastMCP without its own extras.
 _SLIM: Final = {"fastmcp": "fastmcp-slim"}
 
@@ -29,9 +30,8 @@ def lacking(extra: str) -> str | None:
     for module in _MODULES[extra]:
         if find_spec(module) is None:
             return f"{module} is not installed"
-        needs, found = _MAJORS.get(module), installed(module)
-        if needs is not None and found and _major(found) < needs:
-            return f"{module}: {too_old(found, needs)}"
+        if old := _too_old(module, installed(module)):
+            return f"{module}: {old}"
     return None
 
 
@@ -48,20 +48,19 @@ def installed(library: str) -> str:
     return ""
 
 
-def state(library: str, error: ImportError, needs: int = 0) -> str:
+def state(library: str, error: ImportError) -> str:
     """Return why a library could not be imported."""
     found = installed(library)
     if not found:
         return "it is not installed"
-    if _major(found) < needs:
-        return too_old(found, needs)
-    # The library is fine, and something that it needs is missing or broken.
-    return f"found {found}, but it can't be imported ({error})"
+    # If it is new enough, something that it needs is missing or broken.
+    return _too_old(library, found) or f"found {found}, but it can't be imported ({error})"
 
 
-def too_old(found: str, needs: int) -> str:
-    return f"found {found}, needs {needs}"
+def _too_old(library: str, found: str) -> str:
+    needs = OLDEST.get(library, "0")
+    return f"found {found}, needs {needs}" if found and _release(found) < _release(needs) else ""
 
 
-def _major(version: str) -> int:
-    return int(version.partition(".")[0])
+def _release(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)[:2]]

@@ -39,7 +39,7 @@ def test_the_sdk_is_asked_for(blocked: list[str]) -> None:
     name, _, words = run.stdout.partition(" | ")
     assert name.partition(".")[0] in {*blocked, "mcp_types"}
     assert words.strip() == (
-        "The official SDK (mcp) 2 or newer is needed here (it is not installed): "
+        "The official SDK (mcp) 2.2 or newer is needed here (it is not installed): "
         'pip install -U "mcp-envelope[sdk]"'
     )
 
@@ -49,16 +49,17 @@ def test_fastmcp_is_asked_for(blocked: list[str]) -> None:
     code = BLOCKED.format(blocked=blocked, module="fastmcp", found="")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.partition(" | ")[2].strip() == (
-        'FastMCP 4 or newer is needed here (it is not installed): pip install -U "mcp-envelope[fastmcp]"'
+        'FastMCP 4.1 or newer is needed here (it is not installed): pip install -U "mcp-envelope[fastmcp]"'
     )
 
 
 @pytest.mark.parametrize(
     ("module", "found", "words"),
     [
-        ("fastmcp", "3.4.10", "FastMCP 4 or newer is needed here (found 3.4.10, needs 4): "),
-        ("sdk", "1.30.0", "The official SDK (mcp) 2 or newer is needed here (found 1.30.0, needs 2): "),
-        ("sdk", "2.3.0", "The official SDK (mcp) 2 or newer is needed here (found 2.3.0, but it can't be "),
+        ("fastmcp", "3.4.10", "FastMCP 4.1 or newer is needed here (found 3.4.10, needs 4.1): "),
+        ("sdk", "1.30.0", "The official SDK (mcp) 2.2 or newer is needed here (found 1.30.0, needs 2.2): "),
+        ("fastmcp", "4.0.11", "FastMCP 4.1 or newer is needed here (found 4.0.11, needs 4.1): "),
+        ("sdk", "2.3.0", "The official SDK (mcp) 2.2 or newer is needed here (found 2.3.0, but it can't be "),
     ],
 )
 def test_what_was_found_is_said(module: str, found: str, words: str) -> None:

@@ -95,12 +95,9 @@ def gateway_of(
     return Gateway(settings or Settings(config), budget=budget, max_bytes=max_bytes, **options)
 
 
-def missing_extra(library: str, extra: str, needs: int, error: ImportError) -> ImportError:
-    """Return an error that says what to install for an adapter, for `raise … from error`.
-
-    `needs` is the first major version that will do.
-    """
-    state = extras.state(_PACKAGES[extra], error, needs)
+def missing_extra(library: str, extra: str, error: ImportError) -> ImportError:
+    """Return an error that says what to install for an adapter, for `raise … from error`."""
+    state, needs = extras.state(_PACKAGES[extra], error), extras.OLDEST[_PACKAGES[extra]]
     message = f'{library} {needs} or newer is needed here ({state}): pip install -U "mcp-envelope[{extra}]"'
     return ImportError(message, name=error.name, path=error.path)
 

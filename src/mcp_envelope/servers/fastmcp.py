@@ -39,7 +39,7 @@ try:
     from fastmcp.utilities.versions import VersionSpec
     from mcp.shared.exceptions import MCPError
 except ImportError as error:
-    raise missing_extra("FastMCP", "fastmcp", 4, error) from error
+    raise missing_extra("FastMCP", "fastmcp", error) from error
 
 from msgspec.structs import replace
 from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError

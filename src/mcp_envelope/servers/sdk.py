@@ -27,7 +27,7 @@ try:
     from mcp.server.mcpserver.utilities.types import Audio, Image
     from mcp.shared.exceptions import MCPError
 except ImportError as error:
-    raise missing_extra("The official SDK (mcp)", "sdk", 2, error) from error
+    raise missing_extra("The official SDK (mcp)", "sdk", error) from error
 
 from msgspec import DecodeError
 from msgspec.json import decode
