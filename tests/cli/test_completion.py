@@ -34,11 +34,48 @@ def completed(script: bytes, *words: str) -> set[str]:
 
 def test_bash(run: Run) -> None:
     script = run("bash").out
-    assert completed(script, "mcp-envelope", "") >= {*COMMANDS, "help", "--version"}
+    assert completed(script, "mcp-envelope", "") == {*COMMANDS, "help"}
+    assert completed(script, "mcp-envelope", "--v") == {"--version"}
     assert completed(script, "mcp-envelope", "sta") == {"stats", "status"}
     assert completed(script, "mcp-envelope", "wrap", "claude") == {"claude-code", "claude-desktop"}
     assert completed(script, "mcp-envelope", "seal", "--tok") == {"--tokens"}
     assert completed(script, "mcp-envelope", "proxy", "--", "-") == set()
+    assert completed(script, "mcp-envelope", "help", "v") == {"vault"}
+    assert completed(script, "mcp-envelope", "check", "--format", "") == {
+        "table",
+        "json",
+        "markdown",
+        "junit",
+    }
+    assert completed(script, "mcp-envelope", "proxy", "--meter", "e") == {"estimate", "exact"}
+    for words in (("seal", ""), ("check", "--arguments", "")):
+        assert completed(script, "mcp-envelope", *words) == set(), "so that bash offers files"
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("wrap claude", {"claude-code", "claude-desktop"}),
+        ("help v", {"vault"}),
+        ("check --format ", {"table", "json", "markdown", "junit"}),
+        ("check --arguments arg", {"arguments.json"}),
+        ("seal --tok", {"--tokens"}),
+    ],
+)
+def test_fish(run: Run, tmp_path: Path, line: str, offered: set[str]) -> None:
+    (tmp_path / "arguments.json").touch()
+    (tmp_path / "script").write_bytes(run("fish").out)
+    asked = f"source script; complete -C'mcp-envelope {line}'"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", asked],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert {each.partition("\t")[0] for each in done.stdout.splitlines()} == offered
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -131,17 +131,17 @@ def _add(
 
 
 def one_of(choices: Sequence[_Choice]) -> Callable[[str], _Choice]:
-    """A type for an argument that takes one of a few names."""
+    """A type for an argument that takes one of a few names. They are its first argument, for the completion."""
+    return partial(_chosen, choices)
 
-    def choose(text: str) -> _Choice:
-        for choice in choices:
-            if text == choice:
-                return choice
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not one of {', '.join(choices)}{did_you_mean(text, choices)}"
-        )
 
-    return choose
+def _chosen(choices: Sequence[_Choice], text: str) -> _Choice:
+    for choice in choices:
+        if text == choice:
+            return choice
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not one of {', '.join(choices)}{did_you_mean(text, choices)}"
+    )
 
 
 def meter_name(text: str) -> str:
