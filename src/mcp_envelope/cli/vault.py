@@ -25,7 +25,7 @@ _DESCRIPTION: Final = """\
 Show what is stored, and delete it. Without a subcommand: stats.
 """
 _EPILOG: Final = """\
-list   what can be read, newest first: handle, kind, size, tool, age, expires in
+list   what is stored, newest first: handle, kind, size, tool, age, expires in
 stats  where it is, how much is stored, and the limit
 purge  delete everything, one result (--handle) or what has expired (--expired).
        A damaged vault is removed; a file that isn't a vault is left alone.
