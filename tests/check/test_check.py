@@ -180,6 +180,21 @@ def test_mistakes(run: Run, tmp_path: Path, arguments: list[str], code: int, tol
     assert "Traceback" not in outcome.err
 
 
+def test_progress_at_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    shown = run("--arguments", "arguments.json", "--tools", "rows", "--", SERVER).err.split("\r")
+    said = [each.rstrip() for each in shown]
+    assert said[1] == "starting the server, as mcp-envelope"
+    assert said[2:4] == [
+        f"{'░' * 20} 0 of 3  rows, as mcp-envelope",
+        f"{'█' * 6:░<20} 1 of 3  rows, as mcp-envelope",
+    ]
+    broken = run("--", sys.executable, "-c", "exit(3)").err
+    assert f"{' ' * 79}\r" in broken.partition("the server cannot be used")[0], (
+        "the line is cleared for the error"
+    )
+
+
 def test_a_server_that_is_not_there(run: Run) -> None:
     with refusing_port() as port:
         outcome = run("--url", f"http://127.0.0.1:{port}/mcp")

@@ -101,7 +101,6 @@ async def _probe(target: Sequence[str] | str, calls: ProbeOptions, progress: Pro
                 for done, call in enumerate(planned):
                     progress(done, len(planned), call.tool["name"])
                     made.append(await _called(client, call))
-                progress(len(planned), len(planned), "")
         except (Exception, BaseExceptionGroup) as error:
             log.seek(0)
             said = [line.strip() for line in log if line.strip()][-1:]

@@ -10,6 +10,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -114,11 +115,14 @@ def _probe(
     from ..check.probe import NoServer, ProbeOptions, probe
 
     calls = ProbeOptions(options.tools, options.all, given, options.timeout, client)
+    _progress(client, 0, 0, "starting the server")
     try:
-        found = probe(target, calls, _progress)
+        found = probe(target, calls, partial(_progress, client))
     except NoServer as error:
+        _progress(client, 0, 0, "")
         console.say("error", f"the server cannot be used: {error}")
         raise SystemExit(_BAD) from None
+    _progress(client, 0, 0, "")
     known = {tool["name"] for tool in found.tools}
     for name in (*options.tools, *given):
         if name not in known:
@@ -134,12 +138,13 @@ def _proxied(target: Sequence[str] | str, folder: str) -> list[str]:
     return [sys.executable, "-m", "mcp_envelope", "proxy", *apart, *behind]
 
 
-def _progress(done: int, total: int, tool: str) -> None:
+def _progress(client: str, done: int, total: int, doing: str) -> None:
+    """Show at a terminal what is being done, and as which client; with nothing, the line is cleared."""
     if sys.stderr is None or not sys.stderr.isatty():
         return
-    bar = "█" * (20 * done // max(total, 1))
-    now = f"{bar:░<20} {done} of {total}  {console.printable(tool)[:40]:<40}" if tool else f"{' ' * 80}\r"
-    sys.stderr.write(f"\r{now}")
+    bar = f"{'█' * (20 * done // max(total, 1)):░<20} {done} of {total}  " if total else ""
+    line = f"{bar}{console.printable(doing)[:30]}, as {client}"
+    sys.stderr.write(f"\r{line:<79.79}" if doing else f"\r{' ' * 79}\r")
     sys.stderr.flush()
 
 
