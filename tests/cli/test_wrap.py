@@ -603,6 +603,9 @@ def test_all_clients_there_and_back(run: Run, file: Path, home: Path) -> None:
     for path, text in texts.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, newline="")
+    refused = run("wrap", "--all", "--except", "git")
+    assert refused.code == 2
+    assert refused.err.count("nothing was written: no terminal to ask on") == refused.out.count("--- ") == 1
     outcome = run("wrap", "--all", "--yes", "--except", "git", "--command", PROGRAM)
     assert outcome.code == 0, outcome.err
     assert f"warning: {broken}, line 1" in outcome.err

@@ -295,13 +295,18 @@ def _readable(looked: Iterable[Path]) -> Iterator[Target]:
 
 
 def change_each(targets: list[Target], change: Callable[[Target], int]) -> int:
-    """Change one file after the other; the exit code is that of the worst. What fails leaves the others alone."""
+    """Change one file after the other; the exit code is that of the worst.
+
+    A file that fails leaves the others alone. If there is nobody to ask, one file is shown and says so for all.
+    """
     if len(targets) == 1:
         return change(targets[0])
     worst = console.OK
     for target in targets:
         try:
-            worst = max(worst, change(target))
+            worst = max(worst, code := change(target))
+            if code == console.USAGE:
+                break
         except BadInput as trouble:
             console.say("error", str(trouble))
             worst = console.BAD_INPUT
