@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -185,7 +186,9 @@ def test_the_others_are_linted_all_the_same(run: Run, tmp_path: Path) -> None:
     outcome = run(".", "missing.py", "--fix")
     assert outcome.code == 3
     assert "error: bad.py:2:7: not Python: invalid syntax\n" in outcome.err
-    assert "error: nul.py:1:1: not Python: source code string cannot contain null bytes\n" in outcome.err
+    assert re.search(
+        r"^error: nul.py:1:1: not Python: source code (string )?cannot contain null", outcome.err, re.M
+    )
     assert "error: coded.py:1:1: not Python: unknown encoding: klingon\n" in outcome.err
     assert "error: cannot read missing.py: no such file or directory\n" in outcome.err
     assert outcome.err.count("\n") == 5
