@@ -212,6 +212,31 @@ def hanging_up() -> Iterator[str]:
         thread.join(5)
 
 
+@contextlib.contextmanager
+def talking(talk: Callable[[socket.socket], None]) -> Iterator[tuple[str, list[socket.socket]]]:
+    """A server that is told what to do with each connection, and the connections that it had."""
+    connections: list[socket.socket] = []
+
+    def run(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            talk(connection)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connections.append(listening.accept()[0])
+                threading.Thread(target=run, args=(connections[-1],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accept, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", connections
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            for connection in connections:
+                connection.close()
+
+
 async def _disconnected(receive: Any) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -282,9 +307,15 @@ def call(tool: str = "rows", identifier: Any = 1, modern: bool = False, **argume
 
 
 def post(
-    url: str, message: Any, headers: dict[str, str] | None = None, *, modern: bool = False, path: str = "/mcp"
+    url: str,
+    message: Any,
+    headers: dict[str, str] | None = None,
+    *,
+    modern: bool = False,
+    path: str = "/mcp",
+    through: httpx2.Client | None = None,
 ) -> httpx2.Response:
-    """As a client of either era would."""
+    """As a client of either era would, on a connection of its own or through another client's."""
     sent = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     sent["mcp-protocol-version"] = MODERN if modern else OLD
     if modern and isinstance(message, dict):
@@ -292,7 +323,7 @@ def post(
         if "name" in message.get("params", {}):
             sent["mcp-name"] = message["params"]["name"]
     body = message if isinstance(message, bytes) else msgspec.json.encode(message)
-    with client() as talking:
+    with contextlib.nullcontext(through) if through else client() as talking:
         return talking.post(url + path, content=body, headers={**sent, **(headers or {})})
 
 

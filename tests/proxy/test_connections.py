@@ -23,6 +23,8 @@ from mcp_envelope.proxy import connections
 from mcp_envelope.proxy.connections import Response, Unanswered, Unreachable
 from mcp_envelope.proxy.upstream import Upstream
 
+from .sites import talking as talking_to
+
 # The HTTP proxy runs on uvloop if it is installed, the bridge on asyncio's own loop.
 _LOOP: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop]
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -195,6 +197,40 @@ def test_a_connection_with_bytes_left_over_is_never_reused(reply: bytes, body: b
         found = ask(f"http://127.0.0.1:{port}/mcp", 2)
     assert script.connections == 2
     assert [received for _, received in found] == [body] * 2
+
+
+def test_what_comes_before_all_of_a_request_is_sent_is_not_its_answer() -> None:
+    """It was on its way already, so the request is sent again on a connection that was never used."""
+    # More than a connection takes as long as nobody reads it.
+    body = b"x" * (16 << 20)
+    sizes: list[int] = []
+    is_over = threading.Event()
+
+    def talk(talking: socket.socket) -> None:
+        if len(connections) == 1:
+            _head_and_body(talking)
+            talking.sendall(_OK)
+            talking.recv(1)
+            talking.sendall(_OK.replace(b"ok", b"no"))
+            is_over.wait(30)
+        else:
+            reading = talking.makefile("rb")
+            while reading.readline().strip():
+                pass
+            sizes.append(len(reading.read(len(body))))
+            talking.sendall(_OK)
+
+    async def run() -> list[bytes]:
+        upstream = Upstream(url)
+        try:
+            return [(await _asked(upstream, body=each))[1] for each in (b"{}", body)]
+        finally:
+            await upstream.aclose()
+
+    with talking_to(talk) as (url, connections), asyncio.Runner(loop_factory=_LOOP[0]) as runner:
+        assert runner.run(run()) == [b"ok", b"ok"]
+        is_over.set()
+    assert sizes == [len(body)]
 
 
 @pytest.mark.parametrize("reply", [_OK, _CHUNKED, _EMPTY])

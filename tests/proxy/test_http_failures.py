@@ -16,6 +16,7 @@ import httpx2
 import msgspec
 import pytest
 
+from mcp_envelope.proxy import connections as upstream_connections
 from mcp_envelope.proxy import http, memory, upstream
 from tests.ports import refusing_port
 
@@ -485,83 +486,91 @@ def test_what_speaks_of_one_connection_stays_there(tmp_path: Path) -> None:
     assert server.seen[0].header("x-own") is server.seen[0].header("te") is None
 
 
-def test_what_comes_late_never_reaches_another_caller(tmp_path: Path) -> None:
-    """It arrives once the next request is under way, so nothing tells it from the reply to that one."""
-    connections: list[socket.socket] = []
+def _answer(words: bytes, *headers: bytes) -> bytes:
+    body = b'{"jsonrpc":"2.0","id":1,"result":{"of":"%b"}}' % words
+    lines = [
+        b"HTTP/1.1 200 OK",
+        b"Content-Type: application/json",
+        *headers,
+        b"Content-Length: %d" % len(body),
+    ]
+    return b"\r\n".join([*lines, b"", body])
+
+
+@pytest.mark.parametrize(
+    "header", ["authorization", "mcp-session-id", "x-api-key", "cookie", "x-forwarded-for", None]
+)
+def test_what_comes_late_never_reaches_another_caller(header: str | None, tmp_path: Path) -> None:
+    """It arrives once the next request is under way, so nothing tells it from the reply to that one.
+
+    The callers have headers of their own on one connection of, say, a balancer, or connections of their own.
+    """
 
     def talk(talking: socket.socket) -> None:
         late = b""
-        with contextlib.suppress(OSError):
-            while b"\r\n\r\n" in (asked := talking.recv(1 << 16)):
-                body = b'{"jsonrpc":"2.0","id":1,"result":{"of":"%b"}}' % (
-                    b"A" if b"Bearer a" in asked else b"B"
-                )
-                head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-                talking.sendall(late + head % len(body) + body)
-                late = head % len(body) + body
+        while b"\r\n\r\n" in (asked := talking.recv(1 << 16)):
+            answer = _answer(b"A" if b"/a " in asked else b"B")
+            talking.sendall(late + answer)
+            late = answer
 
-    def accept(listening: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connections.append(listening.accept()[0])
-                threading.Thread(target=talk, args=(connections[-1],), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=accept, args=(listening,), daemon=True).start()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-        with sites.proxied(url, tmp_path) as (address, _):
+    with sites.talking(talk) as (url, connections), sites.proxied(url, tmp_path) as (address, _):
+        with sites.client() as client:
             got = [
-                post(address, request("prompts/get"), {"authorization": f"Bearer {caller}"}).json()["result"][
-                    "of"
-                ]
+                post(
+                    address,
+                    request("prompts/get"),
+                    {header: caller} if header else {},
+                    path=f"/{caller}",
+                    through=client if header else None,
+                ).json()["result"]["of"]
                 for caller in "ab"
             ]
-        listening.shutdown(socket.SHUT_RDWR)
-    for talking in connections:
-        talking.close()
-    assert got == ["A", "B"]
+        assert got == ["A", "B"]
+        assert len(connections) == 2
+
+
+def test_a_connection_to_the_server_ends_with_that_of_its_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_connections, "_IDLE_SECONDS", 1e9)
+    ended = threading.Event()
+
+    def talk(talking: socket.socket) -> None:
+        while talking.recv(1 << 16):
+            talking.sendall(_answer(b"x"))
+        ended.set()
+
+    with sites.talking(talk) as (url, connections), sites.proxied(url, tmp_path) as (address, _):
+        with sites.client() as client:
+            for _ in range(2):
+                assert post(address, request("prompts/get"), through=client).status_code == 200
+            assert len(connections) == 1
+            assert not ended.is_set()
+        assert ended.wait(10)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "a moment later"])
 def test_what_follows_a_reply_never_reaches_the_next_caller(late: bool, tmp_path: Path) -> None:
     """A server that says more than it announced, on a connection that the next caller could get."""
-    surplus = (
-        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nSet-Cookie: session=of-a\r\n"
-        b'Content-Length: 52\r\n\r\n{"jsonrpc":"2.0","id":1,"result":{"secret": "of A"}}'
-    )
-    connections: list[socket.socket] = []
+    surplus = _answer(b"secret of A", b"Set-Cookie: session=of-a")
     answered, followed = threading.Event(), threading.Event()
 
     def talk(talking: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while b"\r\n\r\n" in (asked := talking.recv(1 << 16)):
-                body = b'{"jsonrpc":"2.0","id":1,"result":{"of":"%b"}}' % (b"A" if b"/a" in asked else b"B")
-                head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-                talking.sendall(head % len(body) + body + (b"" if late else surplus))
-                if late:
-                    answered.wait(10)
-                    talking.sendall(surplus)
-                followed.set()
+        while b"\r\n\r\n" in (asked := talking.recv(1 << 16)):
+            talking.sendall(_answer(b"A" if b"/a " in asked else b"B") + (b"" if late else surplus))
+            if late:
+                answered.wait(10)
+                talking.sendall(surplus)
+            followed.set()
 
-    def accept(listening: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connections.append(listening.accept()[0])
-                threading.Thread(target=talk, args=(connections[-1],), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=accept, args=(listening,), daemon=True).start()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-        with sites.proxied(url, tmp_path) as (address, _):
-            first = post(address, request("prompts/get"), path="/a")
+    with sites.talking(talk) as (url, connections), sites.proxied(url, tmp_path) as (address, _):
+        with sites.client() as client:
+            first = post(address, request("prompts/get"), path="/a", through=client)
             answered.set()
             # It is there before the connection could be used again, though perhaps nobody has read it.
             followed.wait(10)
-            second = post(address, request("prompts/get"), path="/b")
-        listening.shutdown(socket.SHUT_RDWR)
-    for talking in connections:
-        talking.close()
-    assert first.json()["result"] == {"of": "A"}
-    assert second.json()["result"] == {"of": "B"}
-    assert "set-cookie" not in second.headers
-    assert len(connections) == 2
+            second = post(address, request("prompts/get"), path="/b", through=client)
+        assert first.json()["result"] == {"of": "A"}
+        assert second.json()["result"] == {"of": "B"}
+        assert "set-cookie" not in second.headers
+        assert len(connections) == 2

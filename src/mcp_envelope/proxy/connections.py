@@ -3,9 +3,10 @@
 Strategy: aiohappyeyeballs tries the addresses of a name, httptools (Node's parser) reads the bytes, a request is
 written in one piece, and a reply is handed over as it arrives. Nothing else stands in between: a proxied call may
 cost half a millisecond, and a general-purpose client takes longer than that. A reader that falls behind makes the
-server wait. A connection is reused only if its reply was whole and nothing followed it; any error closes it, and no
-request is ever sent twice. A reply that breaks off raises after everything that arrived, so that nobody takes it
-for whole. TLS and `urllib` are loaded on demand.
+server wait. A connection is reused only by the same caller, and only if its reply was whole and nothing followed
+it; any error closes it, and a request is sent again only if the server cannot have got all of it. A reply that
+breaks off raises after everything that arrived, so that nobody takes it for whole. TLS and `urllib` are loaded on
+demand.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import zlib
 from base64 import b64encode
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -60,6 +62,10 @@ class Unreadable(Unanswered):
 
 class Unreachable(Unanswered):
     """There is no connection to the server, so nothing was sent."""
+
+
+class _Premature(Unanswered):
+    """Something came before all of the request was sent, so it need not be the answer."""
 
 
 # -- replies ------------------------------------------------------------------------------------------------
@@ -186,10 +192,10 @@ class Response:
         if self._overhead > _MAX_HEAD:
             self.fail("the head of the reply is too large")
 
-    def fail(self, message: str) -> None:
+    def fail(self, message: str, kind: type[Unanswered] = Unanswered) -> None:
         self._is_reusable = False
         if not self.is_over:
-            self._error = Unanswered(message)
+            self._error = kind(message)
             self._wake()
         self._connection.abort()
 
@@ -281,6 +287,20 @@ class Address(NamedTuple):
     authority: str
 
 
+class Caller(NamedTuple):
+    """Whoever gets a connection that was used before: nobody else does.
+
+    What a server sends too late after one reply can't be told from the next.
+    """
+
+    named: tuple[str | None, ...] = ()
+    # Set if a caller is known by nothing but its connection: it is done when that ends.
+    gone: asyncio.Future[None] | None = None
+
+
+ANYONE: Final = Caller()
+
+
 class Via(NamedTuple):
     """What a forward proxy needs in each request: a prefix of its target, and further header lines."""
 
@@ -291,11 +311,12 @@ class Via(NamedTuple):
 class _Connection(asyncio.BufferedProtocol):
     """One connection, with at most one request under way."""
 
-    def __init__(self, pool: Pool, address: Address, caller: str | None) -> None:
-        self.address = address
-        self.caller = caller
+    def __init__(self, pool: Pool, address: Address, caller: Caller) -> None:
+        self.user = caller, address
         self.via = Via()
         self.idle_since = 0.0
+        self._gone = caller.gone
+        self._is_used = False
         self._pool = pool
         self._transport: asyncio.Transport | None = None
         self._poll: select.poll | None = None
@@ -321,7 +342,8 @@ class _Connection(asyncio.BufferedProtocol):
 
     def release(self, is_reusable: bool) -> None:
         self._response = None
-        if is_reusable and self._transport is not None:
+        if is_reusable and self._transport is not None and not (self._gone and self._gone.done()):
+            self._is_used = True
             self.resume_reading()
             self._pool.put(self)
         else:
@@ -347,6 +369,8 @@ class _Connection(asyncio.BufferedProtocol):
         if opened is not None and hasattr(select, "poll"):
             self._poll = select.poll()
             self._poll.register(opened.fileno(), select.POLLIN)
+        if self._gone is not None:
+            self._gone.add_done_callback(self._caller_gone)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._pool.buffer
@@ -357,15 +381,23 @@ class _Connection(asyncio.BufferedProtocol):
             self.abort()
         elif self._response.is_over:
             self._response.fail("something follows the reply")
+        elif self._is_used and self._transport is not None and self._transport.get_write_buffer_size():
+            self._response.fail("something came before the request was sent", _Premature)
         else:
             self._response.feed(self._pool.buffer[:nbytes])
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._gone is not None:
+            self._gone.remove_done_callback(self._caller_gone)
         self._pool.discard(self)
         self.resume_writing()
         if self._response is not None:
             self._response.connection_lost(exc)
+
+    def _caller_gone(self, gone: asyncio.Future[None]) -> None:
+        if self._response is None:
+            self.abort()
 
     def pause_writing(self) -> None:
         self._watch_writing(None)
@@ -392,21 +424,22 @@ class Pool:
 
     def __init__(self) -> None:
         # In the order in which they became idle; the most recent is used first.
-        self._idle: dict[_Connection, None] = {}
+        self._idle: dict[tuple[Caller, Address], list[_Connection]] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         # Shared by all connections: whatever is read is parsed at once.
         self.buffer = memoryview(bytearray(_READ_AHEAD))
 
     async def send(
-        self, method: str, url: str, headers: Headers, body: bytes, caller: str | None = None
+        self, method: str, url: str, headers: Headers, body: bytes, caller: Caller = ANYONE
     ) -> Response:
-        """Send a request and return its reply, to be released by the caller.
+        """Send a request and return its reply, to be released."""
+        while True:
+            with suppress(_Premature):
+                return await self._send(method, url, headers, body, caller)
 
-        Only requests of the same `caller` share a connection: what a server sends too late after one reply can't
-        be told from the next reply.
-        """
+    async def _send(self, method: str, url: str, headers: Headers, body: bytes, caller: Caller) -> Response:
         address, target = _address(url)
-        connection = self._idle_connection(address, caller)
+        connection = self._idle_connection(caller, address)
         if connection is None:
             connection = _Connection(self, address, caller)
             connection.via = await _connect(address, connection)
@@ -427,13 +460,10 @@ class Pool:
             raise
         return response
 
-    def _idle_connection(self, address: Address, caller: str | None) -> _Connection | None:
-        wanted = caller, address
-        idle = self._idle
-        while connection := next(
-            (each for each in reversed(idle) if (each.caller, each.address) == wanted), None
-        ):
-            del self._idle[connection]
+    def _idle_connection(self, caller: Caller, address: Address) -> _Connection | None:
+        idle = self._idle.get((caller, address))
+        while idle:
+            connection = idle.pop()
             if connection.is_usable and _now() - connection.idle_since < _IDLE_SECONDS:
                 return connection
             connection.abort()
@@ -441,18 +471,20 @@ class Pool:
 
     def put(self, connection: _Connection) -> None:
         connection.idle_since = _now()
-        self._idle[connection] = None
+        self._idle.setdefault(connection.user, []).append(connection)
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._sweep)
 
     def discard(self, connection: _Connection) -> None:
-        self._idle.pop(connection, None)
+        with suppress(KeyError, ValueError):
+            self._idle[connection.user].remove(connection)
 
     def _sweep(self) -> None:
         """Close connections that were idle for too long."""
-        for connection in list(self._idle):
+        for connection in self._all_idle():
             if connection.idle_since <= _now() - _IDLE_SECONDS:
                 connection.abort()
+        self._idle = {user: idle for user, idle in self._idle.items() if idle}
         self._sweeping = None
         if self._idle:
             self._sweeping = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._sweep)
@@ -460,10 +492,13 @@ class Pool:
     async def aclose(self) -> None:
         if self._sweeping is not None:
             self._sweeping.cancel()
-        for connection in list(self._idle):
+        for connection in self._all_idle():
             connection.abort()
         # TLS connections close in the next iteration of the loop.
         await asyncio.sleep(0)
+
+    def _all_idle(self) -> list[_Connection]:
+        return [connection for idle in self._idle.values() for connection in idle]
 
 
 def _now() -> float:

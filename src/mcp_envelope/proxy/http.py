@@ -43,7 +43,7 @@ from .memory import OVERDRAFT, Reservation, SharedMemory
 from .metrics import Metrics
 from .sessions import Sessions
 from .streamable_http import request_key
-from .upstream import BROKEN, Headers, Response, Unreadable, Upstream, explained, no_answer
+from .upstream import BROKEN, Caller, Headers, Response, Unreadable, Upstream, explained, no_answer
 
 _log = logging.getLogger("mcp_envelope")
 
@@ -58,6 +58,10 @@ _BEGINNING: Final = 1 << 12
 # A large body is sent in pieces of this size, so that we see whether the client takes it.
 _PIECE: Final = 1 << 18
 _BODILESS: Final = (204, 304)
+# What in the scope of a request tells that its connection has ended: a future, as an extension of ASGI's.
+GONE: Final = "mcp_envelope.gone"
+# Headers that may tell callers apart who share a connection, though strangers may have the same.
+_APART: Final = ("cookie", "forwarded", "x-forwarded-for")
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -72,6 +76,8 @@ class Request(NamedTuple):
     query: str
     headers: Headers
     named: dict[str, str]
+    # Done when the connection that it came on has ended.
+    gone: asyncio.Future[None]
 
     @property
     def target(self) -> str:
@@ -83,7 +89,9 @@ def _request(scope: dict[str, Any]) -> Request:
         (name.decode("latin-1"), value.decode("latin-1").rstrip(" \t")) for name, value in scope["headers"]
     ]
     path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
-    return Request(scope["method"], path, query, headers, dict(reversed(headers)))
+    # Under another server than ours, every request is a caller of its own.
+    gone = scope.get("extensions", {}).get(GONE) or asyncio.get_running_loop().create_future()
+    return Request(scope["method"], path, query, headers, dict(reversed(headers)), gone)
 
 
 class ResponseWriter:
@@ -321,7 +329,6 @@ class HttpProxy(Application):
         await Exchange(self, request, body, writer).run()
 
     async def aclose(self) -> None:
-        await self.logins.aclose()
         await self.upstream.aclose()
 
 
@@ -372,6 +379,10 @@ class Exchange:
         self._writer = writer
         self._owner = credential(request.named)
         self._session_name = request.named.get(SESSION_HEADER)
+        self._caller = Caller(
+            (self._owner, self._session_name, *map(request.named.get, _APART)),
+            None if self._owner or self._session_name else request.gone,
+        )
         self._headers = decodable(end_to_end(request.headers))
         self._url = _address(proxy.upstream.url, proxy.logins.path_of(request.path), request.query)
         # The frames that were sent on, and responses of our own to others of the same batch.
@@ -399,7 +410,8 @@ class Exchange:
         body: bytes | None = self._body
         if self._method == "POST" and self._body:
             legacy = self._proxy.legacy
-            if await legacy.post(self._request.target, self._body, self._headers, self._owner, self._writer):
+            sent = self._body, self._headers, self._owner, self._caller
+            if await legacy.post(self._request.target, *sent, self._writer):
                 return
             body = await self._outgoing()
             if body is None:
@@ -408,7 +420,9 @@ class Exchange:
             if len(self._sent) == 1 and (only := frames.read(self._sent[0])) is not None:
                 self._interceptor.answers = request_key(only)
         try:
-            response = await self._upstream.request(self._method, self._url, self._headers, body or b"")
+            response = await self._upstream.request(
+                self._method, self._url, self._headers, body or b"", self._caller
+            )
             try:
                 await self._relay(response)
             finally:
@@ -465,7 +479,7 @@ class Exchange:
         headers = [
             pair for pair in self._headers if pair[0] not in dropped and not pair[0].startswith("mcp-param-")
         ]
-        ask = partial(self._upstream.ask, self._url, [*headers, *changed], frame)
+        ask = partial(self._upstream.ask, self._url, [*headers, *changed], self._caller, frame)
         # Held until the list is learned from: whoever waits for the same list finds it known.
         async with self._session.lock:
             reply = await self._session.ask_for(self._interceptor.tools, ask)

@@ -10,7 +10,7 @@ balancer in front of replicas has to keep its parts together; no later transport
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
@@ -19,7 +19,18 @@ import anyio.abc
 
 from . import sse
 from .headers import EVENT_STREAM, end_to_end, origin, relative, resolve, rooted
-from .upstream import BROKEN, Headers, Unanswered, Unreachable, Upstream, no_answer, readable_type, small_body
+from .upstream import (
+    BROKEN,
+    Caller,
+    Headers,
+    Response,
+    Unanswered,
+    Unreachable,
+    Upstream,
+    no_answer,
+    readable_type,
+    small_body,
+)
 
 if TYPE_CHECKING:
     from .http import ResponseWriter
@@ -64,6 +75,7 @@ class _Conversation:
         self.writer = writer
         # Those of the last message: what we post ourselves has the same.
         self.headers: Headers = []
+        self.caller = Caller()
         self.url = ""
 
     async def say(self, messages: list[bytes]) -> None:
@@ -89,7 +101,7 @@ class _Conversation:
             await self._post_own(frame)
         for frame in [frame for frame in moves.to_server if frame not in own][:1]:
             try:
-                async with self._upstream.send("POST", self.url, self.headers, frame) as response:
+                async with self._send(frame) as response:
                     said = await small_body(response)
                     back = [pair for pair in end_to_end(response.headers) if pair[0] != "content-encoding"]
                     await writer.send(response.status, back, said)
@@ -101,12 +113,15 @@ class _Conversation:
     async def _post_own(self, frame: bytes) -> None:
         """Post something that we send ourselves; the answer comes on the stream."""
         try:
-            async with self._upstream.send("POST", self.url, self.headers, frame) as response:
+            async with self._send(frame) as response:
                 if response.is_success:
                     return
         except Unanswered:
             pass
         await self._lose(frame)
+
+    def _send(self, frame: bytes) -> AbstractAsyncContextManager[Response]:
+        return self._upstream.send("POST", self.url, self.headers, frame, caller=self.caller)
 
     async def _lose(self, frame: bytes) -> None:
         """A message could not be delivered."""
@@ -161,13 +176,19 @@ class LegacyStreams:
             raise broken
 
     async def post(
-        self, target: str, body: bytes, headers: Headers, owner: str | None, writer: ResponseWriter
+        self,
+        target: str,
+        body: bytes,
+        headers: Headers,
+        owner: str | None,
+        caller: Caller,
+        writer: ResponseWriter,
     ) -> bool:
         """Whether a message is for one of the streams; if so, it is posted."""
         target = rooted(target)
         talk = self._conversations.get(target)
         if talk is None:
             return False
-        talk.headers, talk.url = headers, urljoin(self._upstream.url, target)
+        talk.headers, talk.caller, talk.url = headers, caller, urljoin(self._upstream.url, target)
         await talk.post(body, owner, writer)
         return True

@@ -23,6 +23,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..gateway import Gateway
+from .http import GONE
 from .interceptor import Interceptor
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._body_since = 0.0
         self._deadline: asyncio.TimerHandle | None = None
         self._unfinished: list[RequestResponseCycle] = []
+        self._gone: asyncio.Future[None] = self.loop.create_future()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -101,6 +103,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
+        self._gone.set_result(None)
         super().connection_lost(exc)
         for cycle in self._unfinished:
             if not cycle.response_complete:
@@ -139,6 +142,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        cast(Any, self.scope)["extensions"] = {GONE: self._gone}
         self._is_in_head, self._head_size = True, 0
 
     def on_headers_complete(self) -> None:

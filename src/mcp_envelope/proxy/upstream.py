@@ -17,9 +17,19 @@ from urllib.parse import urlsplit
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from . import frames, sse
-from .connections import Headers, Pool, Response, Unanswered, Unreachable, Unreadable, basic_auth
+from .connections import (
+    ANYONE,
+    Caller,
+    Headers,
+    Pool,
+    Response,
+    Unanswered,
+    Unreachable,
+    Unreadable,
+    basic_auth,
+)
 from .frames import Outgoing
-from .headers import EVENT_STREAM, JSON, credential, message_type, origin, resolve
+from .headers import EVENT_STREAM, JSON, message_type, origin, resolve
 from .memory import Reservation, SharedMemory
 
 # The most bytes of one body or event.
@@ -87,9 +97,10 @@ class Upstream:
     async def aclose(self) -> None:
         await self._pool.aclose()
 
-    async def request(self, method: str, url: str, headers: Headers, body: bytes = b"") -> Response:
-        """Send a request and return its reply, to be released by the caller."""
-        caller = credential(dict(headers))
+    async def request(
+        self, method: str, url: str, headers: Headers, body: bytes = b"", caller: Caller = ANYONE
+    ) -> Response:
+        """Send a request and return its reply, to be released."""
         if self._overridden:
             kept = [pair for pair in headers if pair[0].lower() not in self._overridden]
             headers = [*kept, *self._headers.items()]
@@ -105,7 +116,7 @@ class Upstream:
         return response
 
     async def _send_with_token(
-        self, login: UpstreamLogin, method: str, url: str, headers: Headers, body: bytes, caller: str | None
+        self, login: UpstreamLogin, method: str, url: str, headers: Headers, body: bytes, caller: Caller
     ) -> Response:
         """Send a request with a token, and once more with another one if it was refused and did nothing."""
         is_second = False
@@ -130,11 +141,18 @@ class Upstream:
 
     @asynccontextmanager
     async def send(
-        self, method: str, url: str, headers: Headers, body: bytes = b"", *, follow: bool = False
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        body: bytes = b"",
+        *,
+        caller: Caller = ANYONE,
+        follow: bool = False,
     ) -> AsyncIterator[Response]:
         """The reply. With `follow`, redirects within the same server are followed."""
         for left in reversed(range(_MAX_REDIRECTS + 1)):
-            response = await self.request(method, url, headers, body)
+            response = await self.request(method, url, headers, body, caller)
             try:
                 target = _redirect_target(response) if follow and left else None
                 if target is None:
@@ -145,11 +163,11 @@ class Upstream:
             finally:
                 response.release()
 
-    async def ask(self, url: str, headers: Headers, request: bytes) -> bytes | None:
+    async def ask(self, url: str, headers: Headers, caller: Caller, request: bytes) -> bytes | None:
         """The answer to a request of the proxy's own; None if there is none."""
         with suppress(*BROKEN):
             async with (
-                self.send("POST", url, headers, request) as response,
+                self.send("POST", url, headers, request, caller=caller) as response,
                 aclosing(self.messages(response)) as messages,
             ):
                 async for event in messages:
@@ -302,4 +320,4 @@ def _redirect_target(response: Response) -> str | None:
     return there if (scheme, host, port) == old or is_upgrade else None
 
 
-__all__ = ["Headers", "Response", "Unanswered", "Unreachable", "Unreadable", "Upstream"]
+__all__ = ["Caller", "Headers", "Response", "Unanswered", "Unreachable", "Unreadable", "Upstream"]
