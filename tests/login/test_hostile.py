@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import time
@@ -15,7 +16,7 @@ import httpx2
 import pytest
 
 from ..proxy import programs
-from ..proxy.sites import Reply, Scripted, call, serving
+from ..proxy.sites import Reply, Scripted, call, proxied, serving, talking
 from . import sites
 from .sites import Change, Site, members, moved
 from .test_login import log_in, logging_in, run, status
@@ -45,6 +46,37 @@ def _challenged(metadata: str) -> Change:
         return status, headers, body
 
     return change
+
+
+def test_a_token_that_comes_late_never_reaches_another_caller(tmp_path: Path) -> None:
+    """It arrives once the next request is under way, so nothing tells it from the reply to that one."""
+
+    def talk(connection: socket.socket) -> None:
+        late = b""
+        while b"\r\n\r\n" in (asked := connection.recv(1 << 16)):
+            path, where = asked.split(b" ", 2)[1].decode(), f"http://127.0.0.1:{connection.getsockname()[1]}"
+            said: dict[str, Any] = {"resource": f"{where}/mcp", "authorization_servers": [where]}
+            if path == _AUTHORITY:
+                ends = {"authorization_endpoint": f"{where}/authorize", "token_endpoint": f"{where}/token"}
+                said = {"issuer": where, **ends}
+            elif path == "/token":
+                said = {"access_token": asked.partition(b"code=")[2].decode()}
+            body = json.dumps(said).encode()
+            answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+                len(body),
+                body,
+            )
+            connection.sendall(late + answer)
+            late = answer if path == "/token" else b""
+
+    with talking(talk) as (url, _), proxied(url, tmp_path) as (address, _):
+        for code in ("a", "b"):
+            given = httpx2.post(
+                f"{address}/mcp-envelope/login/0/token",
+                data={"grant_type": "authorization_code", "code": code},
+                trust_env=False,
+            )
+            assert given.json() == {"access_token": code}
 
 
 # -- metadata -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from contextlib import aclosing
 from time import monotonic
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -81,13 +82,9 @@ class LoginFront:
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
-        self._pool = Pool()
         self._documents: dict[str, tuple[float, Members]] = {}
         # Where the server last said that its metadata are.
         self._named = ""
-
-    async def aclose(self) -> None:
-        await self._pool.aclose()
 
     # -- what the server says, with our addresses -------------------------------------------------------------
 
@@ -321,16 +318,15 @@ class LoginFront:
         return found
 
     async def _ask(self, method: str, url: str, headers: Headers, body: bytes) -> HttpResponse:
-        with anyio.fail_after(_TIMEOUT):
-            response = await self._pool.send(method, url, headers, body)
-            try:
-                return HttpResponse(
-                    response.status,
-                    without_encoding(end_to_end(response.headers)),
-                    await small_body(response),
-                )
-            finally:
-                response.release()
+        async with aclosing(Pool()) as pool:
+            # No connection is used again: what comes late on one, such as a token, is not for the next caller.
+            with anyio.fail_after(_TIMEOUT):
+                response = await pool.send(method, url, headers, body)
+                try:
+                    said = end_to_end(response.headers)
+                    return HttpResponse(response.status, without_encoding(said), await small_body(response))
+                finally:
+                    response.release()
 
 
 def base_of(headers: Mapping[str, str]) -> str:
