@@ -487,6 +487,7 @@ _JSON_TYPES = [
     [("content-type", "application/json"), ("content-type", "text/plain")],
     [("content-type", "text/plain"), ("content-type", "application/json")],
     [("content-type", "Application/JSON;charset=utf-8;x")],
+    [("content-type", 'application/json; charset="ISO-8859-1"')],
     [("content-type", "application/json"), ("content-encoding", "identity")],
     [("content-type", "application/json"), ("content-encoding", "x-gzip")],
 ]
@@ -520,7 +521,13 @@ def test_json_under_any_name_that_clients_read(headers: list[tuple[str, str]], t
 
 
 @pytest.mark.parametrize(
-    "kind", ["text/event-stream;x", "text/event-streaming", "text/plain, text/event-stream"]
+    "kind",
+    [
+        "text/event-stream;x",
+        "text/event-streaming",
+        "text/plain, text/event-stream",
+        "text/event-stream;charset=UTF8",
+    ],
 )
 def test_a_stream_under_any_name_that_clients_read(kind: str, tmp_path: Path) -> None:
     def answer(asked: Any) -> Reply:
@@ -546,6 +553,11 @@ def test_a_stream_that_is_listened_to_is_one_whatever_it_is_called(tmp_path: Pat
         [("content-type", "application/json"), ("content-encoding", "br")],
         [("content-type", "application/json"), ("content-encoding", "banana")],
         [("content-type", "text/event-stream"), ("content-encoding", "zstd")],
+        # Python's client decodes a stream as it is told to.
+        [("content-type", "text/event-stream; charset=utf-16")],
+        [("content-type", 'text/event-stream;x;Charset = "UTF-7"')],
+        [("content-type", "text/event-stream; charset*=utf-8''utf-16")],
+        [("content-type", "application/json; charset=utf-8, text/plain; charset=cp037")],
     ],
     ids=str,
 )

@@ -26,16 +26,23 @@ _HOP_BY_HOP: Final = frozenset(
     )
 )
 _CODINGS: Final = ("gzip", "deflate", "identity")
+_CHARSET: Final = re.compile(r"charset([*\d]*)\s*=[\s\"']*([^\s\"';,]*)")
+_LIKE_ASCII: Final = re.compile(r"utf-?8|(us-)?ascii|iso-?8859-?\d+|latin-?1|(windows-|cp)125\d|")
 _CREDENTIALS: Final = ("authorization", "x-api-key", "api-key", "x-auth-token")
 
 
+@lru_cache(256)
 def message_type(content_type: str) -> str:
     """What clients read a body as: JSON, a stream of events, or nothing; both, if that depends on the client.
 
-    Some clients go by how the header begins, and older ones by any part of it.
+    Some clients go by how the header begins, and older ones by any part of it. Some decode as they are told to, so
+    an encoding in which ASCII means something else is named, too.
     """
     said = content_type.lower()
-    return ", ".join(kind for kind in (JSON, EVENT_STREAM) if kind in said)
+    kinds = ", ".join(kind for kind in (JSON, EVENT_STREAM) if kind in said)
+    named = _CHARSET.findall(said)
+    strange = [name for starred, name in named if starred or not _LIKE_ASCII.fullmatch(name)]
+    return f"{kinds} in {strange[0]:.80}" if kinds and strange else kinds
 
 
 def credential(headers: Mapping[str, str]) -> str | None:

@@ -525,7 +525,8 @@ class Exchange:
         """What the client reads the response as: JSON, a stream of events, or (nothing) not as messages."""
         kind = message_type(response.get("content-type"))
         if (
-            self._method == "GET"
+            kind in ("", JSON)
+            and self._method == "GET"
             and response.status == 200
             and self._request.named.get("accept") == EVENT_STREAM
         ):
