@@ -736,6 +736,32 @@ def test_a_result_with_something_after_it_is_fitted(rest: bytes, talk: Talk) -> 
     assert talk.reply(small) == ([small], [])
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"listening\r", b""),
+        (b'{"jsonrpc":"2.0","method":"notifications/x"}\r', b"\r"),
+        (b'[{"jsonrpc":"2.0","method":"notifications/x"}]\r\r', b"\rdone"),
+        (b'{"jsonrpc":"2.0","method":"notifications/x","params":\r', b"\r}\r"),
+    ],
+)
+def test_nothing_escapes_to_readers_that_end_a_line_at_a_carriage_return(
+    before: bytes, after: bytes, talk: Talk
+) -> None:
+    """Java's client does, as do C#'s and Go's."""
+    talk.listed(tool("f"))
+    talk.send(call(5, "f"))
+    shown, _ = talk.wire.from_line(before + result(5, content=texts("word " * 9000)) + after)
+    read = [line for each in shown for line in each.removesuffix(b"\r").split(b"\r")]
+    assert not any(line.startswith(b'{"jsonrpc":"2.0","id":5') and len(line) > 4000 for line in read)
+    assert b"notifications/x" not in before or any(b"notifications/x" in line for line in read)
+
+
+def test_a_carriage_return_at_the_end_of_a_line_stays(talk: Talk) -> None:
+    for line in (result(5, content=texts("words")) + b"\r", b"listening\r", b"\r", b""):
+        assert talk.wire.from_line(line) == ([line], [])
+
+
 def test_a_request_that_was_answered_is_forgotten() -> None:
     requests, key = Requests(), frames.id_key(b"1")
     pending = [Pending("tools/call", b"1"), Pending("tools/call", b"1")]

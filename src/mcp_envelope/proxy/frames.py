@@ -294,6 +294,18 @@ def read_batch(data: bytes) -> list[bytes] | None:
     return None
 
 
+def lines(data: bytes) -> list[bytes]:
+    """A line, as several if clients that also end lines at a carriage return take it for that (Java's, C#'s, Go's).
+
+    Within a message it is but a space, and becomes one.
+    """
+    if data.find(b"\r") in (-1, len(data) - 1):
+        return [data]
+    if read(data) is None and read_batch(data) is None:
+        return [part for part in data.split(b"\r") if part.strip()]
+    return [data[:-1].replace(b"\r", b" ") + data[-1:]]
+
+
 def id_key(raw: bytes) -> Id:
     """An id as a key: equal for equal values, whatever they are and however they are spelled."""
     try:

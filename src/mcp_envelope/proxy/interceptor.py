@@ -271,6 +271,11 @@ class Interceptor:
         to_client, to_server = frames.joined([self._from_server(part) for part in batch])
         return Outgoing(_as_batch(batch, data, to_client), to_server)
 
+    def from_line(self, data: bytes) -> Outgoing:
+        """Take a line from a server that speaks in lines."""
+        lines = [data] if self._observe else frames.lines(data)
+        return frames.joined([self.from_server(line) for line in lines])
+
     def _from_server(self, data: bytes) -> Outgoing:
         is_done = not self._requests and not self.list_requests and self._answered_before is None
         nobody_waits = is_done and not self._adopts

@@ -159,7 +159,7 @@ class SingleRoute:
         return _routed(work())
 
     def from_server(self, server: str, data: bytes) -> RoutedFrames:
-        return _routed(self.interceptor.from_server(data))
+        return _routed(self.interceptor.from_line(data))
 
     def lost(self, server: str, words: str, code: str) -> RoutedFrames:
         return RoutedFrames(self.interceptor.lost(words, code), [])

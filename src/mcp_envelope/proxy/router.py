@@ -184,7 +184,7 @@ class Router:
         routed = Outgoing([data], [])
         if not any(name.encode() in data[:300] for name in _CHANGED):
             # Without the lock: a large result takes a while.
-            routed = backend.interceptor.from_server(data)
+            routed = backend.interceptor.from_line(data)
         with self._lock:
             for each in routed.to_client:
                 for part in frames.read_batch(each) or [each]:

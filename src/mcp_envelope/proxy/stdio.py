@@ -185,7 +185,7 @@ class _Relay:
             else:
                 interceptor = self._startup.result()
                 with self._turn:
-                    to_client, to_server = interceptor.from_server(line)
+                    to_client, to_server = interceptor.from_line(line)
                     self._watch(interceptor, to_server)
                     self._server.write_later(to_server)
                 del line
@@ -265,7 +265,7 @@ class Startup:
                 if self._initialize is not None:
                     self._interceptor.from_client(self._initialize)
                 for line in self._heard:
-                    self._interceptor.from_server(line)
+                    self._interceptor.from_line(line)
                 self._heard.clear()
                 self._over.set()
         return self._interceptor
