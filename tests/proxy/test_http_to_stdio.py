@@ -20,6 +20,8 @@ import httpx2
 import pytest
 from mcp import Client
 
+from mcp_envelope.proxy.frames import id_key
+from mcp_envelope.proxy.http_to_stdio import StatefulSession
 from mcp_envelope.proxy.processes import ProcessGuard
 from mcp_envelope.proxy.shared_servers import SharedServers
 from mcp_envelope.proxy.supervisor import ServerCallbacks, Supervisor
@@ -124,6 +126,21 @@ def test_a_session_has_a_process_of_its_own(tmp_path: Path) -> None:
         assert first.post("ping").status_code == 404
         assert second.told()["pid"] == pids[1]
     assert _gone(pids[1])
+
+
+def test_an_answer_that_nobody_awaits_is_not_that_to_another_request() -> None:
+    """Python's client takes any answer in the stream of its request for the answer to it."""
+
+    async def run() -> None:
+        session = StatefulSession("s", None)
+        stream = session.open([id_key(b"1")])
+        stream.is_attached = True
+        await session.deliver([result(2, content=[]), frame({"method": "notifications/x"}), result(1)])
+        taken = [await stream.take(0), await stream.take(0)]
+        assert [each and json.loads(each[1]).get("id") for each in taken] == [None, 1]
+        assert await session.listener.take(0) == (1, result(2, content=[]))
+
+    asyncio.run(run())
 
 
 def test_shared_it_is_one_process(tmp_path: Path) -> None:

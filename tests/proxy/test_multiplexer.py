@@ -43,6 +43,13 @@ def test_the_same_ids_do_not_meet() -> None:
     assert _heard(multiplexer, result(first, content=[])) == []
 
 
+def test_a_server_may_spell_ids_as_strings() -> None:
+    multiplexer: Multiplexer[str] = Multiplexer()
+    number = _sent(multiplexer, "a", call(7, "t"))["id"]
+    [(client, answer)] = _heard(multiplexer, result(str(number), content=[]))
+    assert (client, answer["id"]) == ("a", 7)
+
+
 def test_a_request_has_one_id_for_readers_that_disregard_case() -> None:
     multiplexer: Multiplexer[str] = Multiplexer()
     mine = _sent(multiplexer, "a", call(7, "t"))["id"]

@@ -2,10 +2,11 @@
 
 Strategy: a session of the older era is one conversation, which begins with `initialize` and belongs to the
 credential that began it. What answers a request goes to the stream of that request, and as JSON if nothing else
-was said before; what belongs to no request goes to the newest open stream, else to the one that listens, where
-it waits until there is one. A stream that breaks can be resumed by the id of its last event. The stateless era has
-no sessions: all requests with one credential are one conversation, in which each has an id of its own
-(`multiplexer`), and a caller that hangs up cancels. Conversations that nobody uses end after a while.
+was said before; what belongs to no request goes to the newest open stream, else to the one that listens, where it
+waits until there is one, as do answers that nobody awaits. A stream that breaks can be resumed by the id of its
+last event. The stateless era has no sessions: all requests with one credential are one conversation, in which each
+has an id of its own (`multiplexer`), and a caller that hangs up cancels. Conversations that nobody uses end after a
+while.
 """
 
 from __future__ import annotations
@@ -208,6 +209,8 @@ class StatefulSession:
                 for spelled in (key, frames.same_id(key)):
                     if spelled is not None and spelled in each.awaited:
                         return each, spelled
+            # In the stream of another request, it would be taken for the answer to that.
+            return self.listener, None
         waiting = [each for each in self._streams.values() if each.awaited and each.is_attached]
         return waiting[-1] if waiting else self.listener, None
 

@@ -177,8 +177,7 @@ class Multiplexer(Generic[_Key]):
         return Delivery(self._told(frame, frame.method), [])
 
     def _response(self, frame: Frame) -> list[tuple[_Key, bytes]]:
-        kind, number = frame.key or ("", 0)
-        sent = self._sent.pop(number, None) if kind == "n" else None
+        sent = self._sent.pop(_number(frame.identifier), None)
         if sent is None:
             return []
         if not isinstance(frame.result, UnsetType) and (task := frames.task_of(frame.result)) is not None:
