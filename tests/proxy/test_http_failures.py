@@ -18,6 +18,7 @@ import pytest
 
 from mcp_envelope.proxy import connections as upstream_connections
 from mcp_envelope.proxy import http, memory, upstream
+from mcp_envelope.proxy.headers import is_loopback
 from tests.ports import refusing_port
 
 from . import sites
@@ -370,6 +371,18 @@ def test_names_that_are_allowed(tmp_path: Path) -> None:
         ):
             headers = {"host": host, **({} if origin is None else {"origin": origin})}
             assert client.get(f"{address}/mcp", headers=headers).status_code == status
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.9.10", "::1"])
+def test_addresses_of_this_computer(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.elsewhere.example", "127.1", "10.0.0.1", "localhost.example", "", None]
+)
+def test_addresses_that_may_be_anywhere(host: str | None) -> None:
+    assert not is_loopback(host)
 
 
 def test_what_listens_to_the_world_may_have_any_name_but_pages_may_not_call(tmp_path: Path) -> None:

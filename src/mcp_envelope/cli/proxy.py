@@ -242,7 +242,8 @@ def _listen_for_command(options: argparse.Namespace, words: list[str], observed:
 
 def access(options: argparse.Namespace) -> dict[str, Any]:
     """Who may call an HTTP front, and how much memory requests have."""
-    from ..proxy.http import REQUEST_MEMORY, is_loopback
+    from ..proxy.headers import is_loopback
+    from ..proxy.http import REQUEST_MEMORY
 
     host, _ = _address(options)
     names = tuple(options.allow_host)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec.structs import replace
 
+from ..proxy.headers import is_loopback
 from ..state_files import locked, state_folder, write_private
 
 _SERVICE: Final = "mcp-envelope"
@@ -26,7 +27,6 @@ _LARGEST: Final = 1 << 20
 # A keyring of at least this priority keeps secrets to itself; those below only look like one.
 _TRUSTED: Final = 1
 _PORTS: Final = {"http": 80, "https": 443}
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 Grant = Literal["authorization_code", "client_credentials"]
 
@@ -107,14 +107,9 @@ def origin(url: str) -> tuple[str, str, int]:
     return split.scheme, split.hostname or "", split.port or _PORTS.get(split.scheme, 0)
 
 
-def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host in _LOOPBACK or (host.startswith("127.") and host.replace(".", "").isdigit())
-
-
 def is_safe(url: str) -> bool:
     """Whether a token may be sent there: not in clear, unless it stays on this computer."""
-    return urlsplit(url).scheme == "https" or is_loopback(url)
+    return urlsplit(url).scheme == "https" or is_loopback(urlsplit(url).hostname)
 
 
 class LoginStore:

@@ -24,7 +24,15 @@ import msgspec
 
 from ..jsontext.document import encode
 from .connections import Headers, Pool, Unanswered
-from .headers import JSON, RESOURCE_METADATA, end_to_end, origin, resolve, without_encoding
+from .headers import (
+    JSON,
+    RESOURCE_METADATA,
+    end_to_end,
+    is_loopback,
+    origin,
+    resolve,
+    without_encoding,
+)
 from .upstream import BROKEN, Upstream, small_body
 
 PROTECTED: Final = "/.well-known/oauth-protected-resource"
@@ -47,7 +55,6 @@ _LEFT_OUT: Final = (
     "mtls_endpoint_aliases",
 )
 _HOST: Final = re.compile(r"[A-Za-z0-9._\-]+(?::\d+)?|\[[0-9A-Fa-f:.]+\](?::\d+)?")
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _FORM: Final = "application/x-www-form-urlencoded"
 _LARGEST_FORM: Final = 1 << 16
 # An address without anything that a browser and we could read differently.
@@ -293,7 +300,7 @@ class LoginFront:
         """Whether a client's secrets may go there: not in clear, unless the server is on this computer, too."""
         try:
             split, server = urlsplit(url), urlsplit(self._upstream.url)
-            is_here = split.hostname in _LOOPBACK and server.hostname in _LOOPBACK
+            is_here = is_loopback(split.hostname) and is_loopback(server.hostname)
         except ValueError:
             return False
         return split.scheme == "https" or (split.scheme == "http" and is_here)
@@ -372,7 +379,7 @@ def _is_loopback(there: object) -> bool:
             isinstance(there, str)
             and _PLAIN.fullmatch(there) is not None
             and urlsplit(there).scheme == "http"
-            and urlsplit(there).hostname in _LOOPBACK
+            and is_loopback(urlsplit(there).hostname)
         )
     except ValueError:
         return False

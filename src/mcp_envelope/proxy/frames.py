@@ -40,6 +40,11 @@ BOM: Final = b"\xef\xbb\xbf"
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
+# What a request of the stateless era says of its sender, in `_meta`.
+META_PREFIX: Final = "io.modelcontextprotocol/"
+META_VERSION: Final = f"{META_PREFIX}protocolVersion"
+META_CLIENT: Final = f"{META_PREFIX}clientInfo"
+META_CAPABILITIES: Final = f"{META_PREFIX}clientCapabilities"
 # What msgspec raises for bytes that it cannot read.
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 CANNOT_OPEN: Final = (TooDeep, *UNREADABLE)
@@ -76,6 +81,15 @@ class Frame(msgspec.Struct, frozen=True):
         if self.method is not UNSET:
             return self.result is not UNSET or self.error is not UNSET
         return not (self.id is UNSET and self.result is UNSET and self.error is UNSET)
+
+    @property
+    def meta(self) -> dict[str, Raw]:
+        return members_of(self.param("_meta"))
+
+    @property
+    def version(self) -> str | None:
+        """The version of the protocol that a stateless request names."""
+        return text_of(self.meta.get(META_VERSION))
 
     def param(self, name: str) -> Raw | None:
         return members_of(self.params).get(name)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from .connections import Headers
+if TYPE_CHECKING:
+    from .connections import Headers
 
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 SESSION_HEADER: Final = "mcp-session-id"
 MESSAGE_HEADERS: Final = [("content-type", JSON), ("accept", f"{JSON}, {EVENT_STREAM}")]
 # Headers that concern one hop, or that are set anew for the next.
@@ -117,6 +119,11 @@ def bearer_parameters(challenge: str) -> dict[str, str]:
 
 
 # -- URLs ---------------------------------------------------------------------------------------------------
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether a host is this computer, whatever a name server says."""
+    return host in LOOPBACK or re.fullmatch(r"127(\.\d+){3}", host or "") is not None
 
 
 def relative(url: str) -> str:

@@ -28,6 +28,7 @@ from .frames import Outgoing
 from .headers import (
     EVENT_STREAM,
     JSON,
+    LOOPBACK,
     MESSAGE_HEADERS,
     SESSION_HEADER,
     credential,
@@ -49,7 +50,6 @@ _log = logging.getLogger("mcp_envelope")
 
 LARGEST_REQUEST: Final = 64 << 20
 REQUEST_MEMORY: Final = 256 << 20
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 # Paths that stand for the server's own URL.
 _ENTRY_PATHS: Final = ("/", "/mcp")
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -191,7 +191,7 @@ class Application:
         self.request_memory = SharedMemory(request_memory // OVERDRAFT)
         self.metrics = Metrics()
         gateway.observers.append(self.metrics.noted)
-        self._hosts = (*_LOOPBACK, *map(str.lower, hosts))
+        self._hosts = (*LOOPBACK, *map(str.lower, hosts))
         self._is_open = is_open
         self._listening: set[anyio.CancelScope] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -361,10 +361,6 @@ def _hostname(origin: str) -> str | None:
         return urlsplit(origin).hostname
     except ValueError:
         return None
-
-
-def is_loopback(host: str) -> bool:
-    return host in _LOOPBACK or host.startswith("127.")
 
 
 class Exchange:

@@ -28,7 +28,7 @@ from ..clients.known import era_of
 from ..gateway import Gateway
 from . import frames, sse
 from .connections import Headers
-from .frames import Frame, Id, members_of, text_of
+from .frames import Frame, Id
 from .headers import EVENT_STREAM, JSON, SESSION_HEADER, credential
 from .http import Application, Request, ResponseWriter
 from .multiplexer import Multiplexer
@@ -41,7 +41,6 @@ _log = logging.getLogger("mcp_envelope")
 IDLE: Final = 1800.0
 MOST_SESSIONS: Final = 256
 _VERSION: Final = "mcp-protocol-version"
-_META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 _SSE_HEADERS: Final = [("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no")]
 # Seconds to wait for the first message before a reply becomes a stream, and between signs of life in one.
 _SILENCE: Final = 15.0
@@ -326,16 +325,14 @@ class HttpToStdio(Application):
             await writer.json(400, frames.failure(frames.NULL, -32700, "The body is not a message."))
             return
         given = request.named.get(_VERSION, "")
-        if era_of(given) == "stateless" or (not request.named.get(SESSION_HEADER) and _version(messages[0])):
+        if era_of(given) == "stateless" or (not request.named.get(SESSION_HEADER) and messages[0].version):
             await self._post_stateless(request, messages, parts is not None, writer)
             return
         is_first = messages[0].method == "initialize"
         session = self._begin(request) if is_first else await self._session(request, writer)
         if session is None:
             if is_first:
-                words = "The proxy has as many sessions as it may have. Try again later."
-                failure = frames.failure(messages[0].identifier, frames.INTERNAL_ERROR, words)
-                await writer.send(503, [("retry-after", "10")], failure, JSON)
+                await _refuse_for_now(messages[0], "sessions", writer)
             return
         await self._exchange(session, request, messages, writer, parts is not None)
 
@@ -439,9 +436,7 @@ class HttpToStdio(Application):
         kept = self._kept_for(request)
         if kept not in self._stateless:
             if len(self._stateless) >= MOST_SESSIONS:
-                words = "The proxy has as many callers as it may have. Try again later."
-                failure = frames.failure(frame.identifier, frames.INTERNAL_ERROR, words)
-                await writer.send(503, [("retry-after", "10")], failure, JSON)
+                await _refuse_for_now(frame, "callers", writer)
                 return
             self._stateless[kept] = _StatelessSession(self._make_relay)
         common = self._stateless[kept]
@@ -536,9 +531,10 @@ class HttpToStdio(Application):
             await self._shared.sweep(self._idle)
 
 
-def _version(frame: Frame) -> str | None:
-    """The version of the protocol that a stateless request names."""
-    return text_of(members_of(frame.param("_meta")).get(_META_VERSION))
+async def _refuse_for_now(frame: Frame, what: str, writer: ResponseWriter) -> None:
+    words = f"The proxy has as many {what} as it may have. Try again later."
+    failure = frames.failure(frame.identifier, frames.INTERNAL_ERROR, words)
+    await writer.send(503, [("retry-after", "10")], failure, JSON)
 
 
 def _is_error(frame: Frame) -> bool:

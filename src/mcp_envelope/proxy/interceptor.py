@@ -51,16 +51,12 @@ _ENDLESS: Final = "subscriptions/listen"
 _MOST_REQUESTS: Final = 10_000
 _MOST_TASKS: Final = 1000
 _NO_ID: Final[Id] = ("r", b"")
-_PREFIX: Final = "io.modelcontextprotocol/"
 # With the command to run.
 LOGIN_NEEDED: Final = (
     "The server wants a login. Run this command in a terminal, then try again: %s "
     "(or give the proxy a token: --bearer-env)"
 )
-META_VERSION: Final = f"{_PREFIX}protocolVersion"
-_INFO: Final = f"{_PREFIX}clientInfo"
-META_CAPABILITIES: Final = f"{_PREFIX}clientCapabilities"
-_REPEATED: Final = (META_VERSION, _INFO, META_CAPABILITIES)
+_REPEATED: Final = (frames.META_VERSION, frames.META_CLIENT, frames.META_CAPABILITIES)
 
 # The result when we fail ourselves: a constant, because building one might fail as well.
 _BROKEN: Final = (
@@ -478,11 +474,17 @@ def read_sender(meta: Raw | None) -> Sender:
     """The sender named in a request's `_meta`."""
     members = members_of(meta)
     repeated = {name: members[name] for name in _REPEATED if name in members}
-    client = _client(members.get(_INFO), "stateless")
-    own = {name: frames.value_of(members[name]) for name in members if not name.startswith(_PREFIX)}
+    client = _client(members.get(frames.META_CLIENT), "stateless")
+    own = {
+        name: frames.value_of(members[name]) for name in members if not name.startswith(frames.META_PREFIX)
+    }
     request_id = client_request_id(own) if own else None
     return Sender(
-        client, encode(repeated) if repeated else None, META_VERSION in members, request_id, own or None
+        client,
+        encode(repeated) if repeated else None,
+        frames.META_VERSION in members,
+        request_id,
+        own or None,
     )
 
 

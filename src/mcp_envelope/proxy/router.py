@@ -36,7 +36,7 @@ from .catalogue import (
     renamed,
 )
 from .frames import Frame, Id, Outgoing, members_of, text_of
-from .interceptor import LOGIN_NEEDED, META_CAPABILITIES, META_VERSION, Interceptor, read_sender
+from .interceptor import LOGIN_NEEDED, Interceptor, read_sender
 from .multiplexer import SUBSCRIPTION
 from .reads import Work
 from .relay import RoutedFrames
@@ -494,10 +494,9 @@ class Router:
 
     def _is_refused(self, frame: Frame, method: str) -> bool:
         """Whether a request is none of the stateless era. Several callers may share a conversation in it."""
-        meta = members_of(frame.param("_meta"))
-        version = text_of(meta.get(META_VERSION))
-        if version is None or META_CAPABILITIES not in meta:
-            missing = META_VERSION if version is None else META_CAPABILITIES
+        version = frame.version
+        if version is None or frames.META_CAPABILITIES not in frame.meta:
+            missing = frames.META_VERSION if version is None else frames.META_CAPABILITIES
             self._refuse(frame, frames.INVALID_PARAMS, f"_meta lacks {missing}")
         elif version != _STATELESS:
             data = {"supported": [_STATELESS], "requested": version[:100]}

@@ -313,7 +313,6 @@ def request_key(frame: Frame | None) -> Id | None:
 
 # -- headers of the stateless era -----------------------------------------------------------------------------
 
-_META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 # The parameter that says what a request is about.
 _SUBJECTS: Final = {
     "tools/call": "name",
@@ -336,8 +335,7 @@ def stateless_headers(
     """
     if frame is None or isinstance(frame.method, UnsetType):
         return None
-    params = frames.members_of(frame.params)
-    version = frames.text_of(frames.members_of(params.get("_meta")).get(_META_VERSION))
+    params, version = frames.members_of(frame.params), frame.version
     if version is None:
         return None
     headers = [*MESSAGE_HEADERS, (_VERSION, encoded(version)), ("mcp-method", encoded(frame.method))]

@@ -20,7 +20,6 @@ from .frames import Frame, members_of
 
 _REQUIRED: Final = -32042
 _KEY: Final = "mcp-envelope/login"
-_META: Final = "io.modelcontextprotocol/"
 # The requests whose results may ask for input.
 _ASKABLE: Final = ("tools/call", "prompts/get", "resources/read")
 _WORDS: Final = "The server wants a login. Open this address to log in."
@@ -52,9 +51,8 @@ class UrlElicitations:
         if isinstance(frame.id, UnsetType) or isinstance(frame.method, UnsetType):
             return False
         params = members_of(frame.params)
-        meta = members_of(params.get("_meta"))
-        if f"{_META}protocolVersion" in meta:
-            takes = _takes_addresses(meta.get(f"{_META}clientCapabilities"))
+        if frame.version is not None:
+            takes = _takes_addresses(frame.meta.get(frames.META_CAPABILITIES))
             is_free = "inputResponses" not in params and "requestState" not in params
             return takes and is_free and not self._is_declined and frame.method in _ASKABLE
         if frame.method == "initialize":
@@ -71,7 +69,7 @@ class UrlElicitations:
     def asking(self, frame: Frame, invitation: PendingLogin) -> bytes:
         """The answer to a request that cannot go on without a login."""
         params = {"mode": "url", "message": _WORDS, "url": invitation.address}
-        if f"{_META}protocolVersion" in members_of(frame.param("_meta")):
+        if frame.version is not None:
             asked = {_KEY: {"method": "elicitation/create", "params": params}}
             return frames.response(
                 frame.identifier, encode({"resultType": "input_required", "inputRequests": asked})
