@@ -54,6 +54,16 @@ def ask(vault: Vault, payload: Any, text: str, **limits: Any) -> Any:
     return json.loads(sql.run(vault, vault.open(handle), text, limits=SearchLimits(**limits)))
 
 
+def test_integers_that_sqlite_would_round_stay_what_they_are(vault: Vault) -> None:
+    ids = [(1 << 64) - number for number in range(1, 6)]
+    handle = keep(vault, {"rows": [{"id": number, "n": at} for at, number in enumerate(ids)]})
+    assert ask(vault, handle, "SELECT count(DISTINCT id) AS n FROM rows") == [{"n": 5}]
+    assert ask(vault, handle, "SELECT id FROM rows") == [{"id": str(number)} for number in ids]
+    assert ask(vault, handle, f"SELECT n FROM rows WHERE id = {ids[2]}") == [{"n": 2}]
+    mixed = keep(vault, {"rows": [{"id": number} for number in (5, 1 << 63, -(1 << 63), 7)]})
+    assert ask(vault, mixed, "SELECT id FROM rows WHERE id < 6") == [{"id": 5}]
+
+
 # -- answers ------------------------------------------------------------------------------------------------
 
 
@@ -155,7 +165,7 @@ def test_large_payloads_come_in_batches_with_new_columns(
     rows: list[dict[str, Any]] = [{"n": number, "text": "x" * 50} for number in range(3000)]
     rows[2500] = {"n": 2500, "late": True, "big": 10**30}
     answer = ask(vault, {"rows": rows}, "SELECT count(*) c, sum(n) s, max(late) l, max(big) b FROM rows")
-    assert answer == [{"c": 3000, "s": sum(range(3000)), "l": 1, "b": 1e30}]
+    assert answer == [{"c": 3000, "s": sum(range(3000)), "l": 1, "b": str(10**30)}]
 
 
 def test_a_column_is_the_same_in_all_batches(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ import re2  # type: ignore[import-untyped]
 from ..fit.records import Columns, identifier, unique
 from .document import StoredValue
 from .limits import BadQuery, SearchLimits, TooCostly, printable
-from .tables import Table, tables_in
+from .tables import LARGEST_INTEGER, Table, tables_in
 from .vault import Stored, Vault
 
 LIMITS: Final = SearchLimits(length=20_000)
@@ -69,6 +69,7 @@ _HANDLE: Final = re.compile(r"[A-Za-z0-9]{20,43}")
 _TOKEN: Final = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|\S""", re.DOTALL)
 # Integers up to here are exact as floats, too.
 _EXACT: Final = 1 << 53
+_MOST_DIGITS: Final = 1000
 # Bytes: in one row of a result, whose values Python copies, and in what a function of ours gathers.
 _LARGEST_ROW: Final = 64 << 20
 _GATHERED: Final = 256 << 20
@@ -412,6 +413,14 @@ def _with_handles_quoted(text: str, handles: Sequence[re.Match[str]]) -> str:
     return text
 
 
+def _with_long_integers(text: str) -> str:
+    """The SQL with integers that SQLite would round as texts, as they are in the tables."""
+    for token in reversed(_tokens(text)):
+        if token[0].isdecimal() and len(token[0]) < _MOST_DIGITS and int(token[0]) > LARGEST_INTEGER:
+            text = f"{text[: token.start()]}'{token[0]}'{text[token.end() :]}"
+    return text
+
+
 @contextmanager
 def _interrupting(connection: sqlite3.Connection, deadline: float) -> Iterator[None]:
     """End a question at its deadline. A handler that SQLite calls as it goes doesn't: it counts instructions, of
@@ -483,7 +492,7 @@ class _Question:
         while True:
             self._check_names(text)
             try:
-                return self._rows(self._with_booleans(self._with_numbers(text)))
+                return self._rows(_with_long_integers(self._with_booleans(self._with_numbers(text))))
             except sqlite3.OperationalError as error:
                 # A column with a dot in its name is easily written without quotes.
                 missing = re.fullmatch(r"no such column: (\S+\.\S+)", str(error))

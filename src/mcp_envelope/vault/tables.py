@@ -35,7 +35,8 @@ Rows = Literal["items", "members", "lines", "csv"]
 _BATCH: Final = 4 << 20
 _NESTED: Final = 3
 _DECODER: Final = msgspec.json.Decoder()
-_LONGEST: Final = (1 << 63) - 1
+# The largest integer that SQLite has.
+LARGEST_INTEGER: Final = (1 << 63) - 1
 _SNIFFED: Final = 1 << 16
 
 
@@ -184,7 +185,7 @@ def _named(found: Sequence[Table]) -> dict[str, Table]:
 
 
 def _for_sql(rows: list[Any], taken: Iterable[str], unopened: Collection[str]) -> Columns:
-    """Rows as columns of names and values that SQLite takes: what is nested becomes JSON, long integers floats."""
+    """Rows as columns of names and values that SQLite takes: what is nested becomes JSON, a long integer text."""
     made = columns(rows, _NESTED, taken, unopened)
     return {name.replace("\0", "␀"): _scalars(values) for name, values in made.items()}
 
@@ -193,6 +194,9 @@ def _scalars(values: Sequence[Any]) -> Sequence[Any]:
     kinds = set(map(type, values))
     if kinds & {dict, list}:
         values = [encode(value).decode() if type(value) in (dict, list) else value for value in values]
-    if int in kinds and max(abs(value) for value in values if type(value) is int) > _LONGEST:
-        values = [float(value) if type(value) is int and abs(value) > _LONGEST else value for value in values]
+    if int in kinds and max(abs(value) for value in values if type(value) is int) > LARGEST_INTEGER:
+        # As floats, several ids would be one.
+        values = [
+            str(value) if type(value) is int and abs(value) > LARGEST_INTEGER else value for value in values
+        ]
     return values
