@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mcp_envelope.vault.layout import Writing
-from mcp_envelope.vault.store import Damaged, Entry, Gone, Stats
+from mcp_envelope.vault.store import Damaged, Entry, Gone, Stats, Writing
 
 CAP: Final = 1 << 24
 

@@ -23,12 +23,11 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, repeat
 from operator import add
-from typing import ClassVar, Final, Literal, NamedTuple, Self, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -50,7 +49,7 @@ from ..jsontext.document import (
     windows,
 )
 from ..jsontext.errors import STRING, WHITESPACE
-from .store import Damaged, Entry, Store, StoreError, WriteSession
+from .store import Damaged, Entry, Store, Writing
 
 if sys.version_info >= (3, 14):
     from compression.zstd import CompressionParameter, ZstdCompressor, ZstdError
@@ -102,82 +101,10 @@ def decompress(blob: bytes) -> bytes:
         raise Damaged(f"a blob cannot be unpacked: {error}") from None
 
 
-class Writing:
-    """A payload that is being written, in batches. Leaving without `commit` leaves nothing visible behind.
-
-    A store adds how a batch is sent, how the entry becomes visible, and how what was sent is taken back.
-    """
-
-    # Bytes and blobs that are sent at once: enough to be quick, and no lock or script takes long.
-    batch_bytes: ClassVar[int] = 1 << 20
-    batch_blobs: ClassVar[int] = 1000
-
-    def __init__(self, key: str, place: str, cap: int) -> None:
-        self._key = key
-        self._place = place
-        self._cap = cap
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
-        self._sent = 0
-        self._sent_bytes = 0
-        self._done = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if not self._done:
-            # What stays is swept, or expires.
-            with suppress(StoreError):
-                self._discard()
-
-    def add(self, blobs: Iterable[bytes]) -> None:
-        """Add the next blobs; they are numbered from 0 in order."""
-        for blob in blobs:
-            self._waiting.append(blob)
-            self._waiting_bytes += len(blob)
-            self._check_cap(self._sent_bytes + self._waiting_bytes)
-            if self._waiting_bytes >= self.batch_bytes or len(self._waiting) >= self.batch_blobs:
-                self._send(self._waiting)
-                self._count_sent()
-
-    def commit(self, entry: Entry) -> None:
-        """Make the entry visible, and make room for it: expired entries go first, then the oldest ones."""
-        stored = self._sent_bytes + self._waiting_bytes + len(entry.index)
-        self._check_cap(stored)
-        count = self._sent + len(self._waiting)
-        self._publish(
-            msgspec.structs.replace(entry, key=self._key, stored=stored, blobs=count), self._waiting
-        )
-        self._done = True
-
-    def _count_sent(self) -> None:
-        self._sent += len(self._waiting)
-        self._sent_bytes += self._waiting_bytes
-        self._waiting, self._waiting_bytes = [], 0
-
-    def _check_cap(self, size: int) -> None:
-        if size > self._cap:
-            raise StoreError(
-                f"the result takes {size} bytes, which is more than the {self._cap} that the store at "
-                f"{self._place} may hold: raise its cap"
-            )
-
-    def _send(self, blobs: Sequence[bytes]) -> None:
-        raise NotImplementedError
-
-    def _publish(self, entry: Entry, blobs: Sequence[bytes]) -> None:
-        """Send the last blobs, and make the entry visible."""
-        raise NotImplementedError
-
-    def _discard(self) -> None:
-        raise NotImplementedError
-
-
 class BlobWriter:
     """Cuts what is pushed into blobs of 64 KB and compresses each by itself; the last may be smaller."""
 
-    def __init__(self, writing: WriteSession) -> None:
+    def __init__(self, writing: Writing) -> None:
         self._writing = writing
         self._compress = compressor()
         self._waiting = bytearray()

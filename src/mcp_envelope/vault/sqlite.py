@@ -27,7 +27,6 @@ from typing import Any, Final
 import msgspec
 
 from ..state_files import state_folder
-from .layout import Writing
 from .store import (
     DEFAULT_CAP,
     REMEMBERED,
@@ -39,6 +38,7 @@ from .store import (
     Gone,
     Stats,
     StoreError,
+    Writing,
 )
 
 # How long a writer waits for others, and for how long between two tries, in seconds.

@@ -3,13 +3,15 @@
 Strategy: a store is simple on purpose. It keeps entries and their blobs, for a time, in bounded space, and makes
 each visible all at once: an entry is there with every blob, or not at all. Splitting into blobs, compression,
 indexes, pages, searches and handles are the same for every store and live above it. A key is a digest of the
-handle and its owner, so what belongs to another owner looks like what never existed.
+handle and its owner, so what belongs to another owner looks like what never existed. How a payload is written, in
+batches and within the cap, is the same for all of them, too: `Writing`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, Protocol, Self
+from contextlib import suppress
+from typing import ClassVar, Final, Literal, Protocol, Self
 
 import msgspec
 
@@ -75,16 +77,76 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     newest: float | None = None
 
 
-class WriteSession(Protocol):
-    """A payload that is being written: in batches, and visible only after `commit`. See `blobs.Writing`."""
+class Writing:
+    """A payload that is being written, in batches. Leaving without `commit` leaves nothing visible behind.
 
-    def __enter__(self) -> Self: ...
+    A store adds how a batch is sent, how the entry becomes visible, and how what was sent is taken back.
+    """
 
-    def __exit__(self, *error: object) -> None: ...
+    # Bytes and blobs that are sent at once: enough to be quick, and no lock or script takes long.
+    batch_bytes: ClassVar[int] = 1 << 20
+    batch_blobs: ClassVar[int] = 1000
 
-    def add(self, blobs: Iterable[bytes]) -> None: ...
+    def __init__(self, key: str, place: str, cap: int) -> None:
+        self._key = key
+        self._place = place
+        self._cap = cap
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._sent = 0
+        self._sent_bytes = 0
+        self._done = False
 
-    def commit(self, entry: Entry) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self._done:
+            # What stays is swept, or expires.
+            with suppress(StoreError):
+                self._discard()
+
+    def add(self, blobs: Iterable[bytes]) -> None:
+        """Add the next blobs; they are numbered from 0 in order."""
+        for blob in blobs:
+            self._waiting.append(blob)
+            self._waiting_bytes += len(blob)
+            self._check_cap(self._sent_bytes + self._waiting_bytes)
+            if self._waiting_bytes >= self.batch_bytes or len(self._waiting) >= self.batch_blobs:
+                self._send(self._waiting)
+                self._count_sent()
+
+    def commit(self, entry: Entry) -> None:
+        """Make the entry visible, and make room for it: expired entries go first, then the oldest ones."""
+        stored = self._sent_bytes + self._waiting_bytes + len(entry.index)
+        self._check_cap(stored)
+        count = self._sent + len(self._waiting)
+        self._publish(
+            msgspec.structs.replace(entry, key=self._key, stored=stored, blobs=count), self._waiting
+        )
+        self._done = True
+
+    def _count_sent(self) -> None:
+        self._sent += len(self._waiting)
+        self._sent_bytes += self._waiting_bytes
+        self._waiting, self._waiting_bytes = [], 0
+
+    def _check_cap(self, size: int) -> None:
+        if size > self._cap:
+            raise StoreError(
+                f"the result takes {size} bytes, which is more than the {self._cap} that the store at "
+                f"{self._place} may hold: raise its cap"
+            )
+
+    def _send(self, blobs: Sequence[bytes]) -> None:
+        raise NotImplementedError
+
+    def _publish(self, entry: Entry, blobs: Sequence[bytes]) -> None:
+        """Send the last blobs, and make the entry visible."""
+        raise NotImplementedError
+
+    def _discard(self) -> None:
+        raise NotImplementedError
 
 
 class Store(Protocol):
@@ -93,7 +155,7 @@ class Store(Protocol):
     # For people: a path or an address, without a password.
     place: str
 
-    def write(self, key: str, expires: float) -> WriteSession: ...
+    def write(self, key: str, expires: float) -> Writing: ...
 
     def entry(self, key: str) -> Entry | Gone | None:
         """Return the entry, or what became of it; None if the key is unknown."""

@@ -25,8 +25,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .layout import Writing
-from .store import DEFAULT_CAP, REMEMBERED, Damaged, Entry, Fate, Gone, Stats, StoreError
+from .store import DEFAULT_CAP, REMEMBERED, Damaged, Entry, Fate, Gone, Stats, StoreError, Writing
 from .valkey_client import ValkeyClient
 
 # After this many seconds of silence a writer is taken for dead.
