@@ -326,7 +326,9 @@ def restored(value: Any, original: Callable[[str], str | None], *, strict: bool)
     def put_back(match: re.Match[str]) -> str:
         known = original(match[1]) if match[1] else None
         if known is None and strict:
-            raise Failure("MASK_UNKNOWN", f"Nothing is known about the masked value {match[0]}: not sent.")
+            raise Failure(
+                "MASK_UNKNOWN", f"The masked value {match[0]} is unknown here, so the call was not sent."
+            )
         if known is None:
             return match[0]
         return _encode(known).decode()[1:-1] if is_json else known

@@ -85,8 +85,8 @@ def commands(outcome: Outcome) -> list[list[str]]:
     ("asked", "said"),
     [
         (["--grep", "nowhere in it"], "note: no matches\n"),
-        (["--query", "items[?id == `-1`]"], "note: nothing is selected\n"),
-        (["--query", "nosuch"], "note: nothing is selected\n"),
+        (["--query", "items[?id == `-1`]"], "note: nothing selected\n"),
+        (["--query", "nosuch"], "note: nothing selected\n"),
         (["--sql", "SELECT * FROM items WHERE id < 0"], "note: no rows\n"),
         (["--sql", "SELECT * FROM items LIMIT 1"], ""),
         (["--grep", "nowhere in it", "--json"], ""),
@@ -507,7 +507,7 @@ def test_exact(run: Run, tmp_path: Path) -> None:
     for more in (["--query", "n"], ["--grep", "n"]):
         outcome = run(handle, "--exact", *more)
         assert outcome.code == 2
-        assert "--exact does not go with" in outcome.err
+        assert "--exact cannot be combined with" in outcome.err
 
 
 def test_a_file_that_may_not_be_read(stored: Stored, tmp_path: Path) -> None:
@@ -530,23 +530,23 @@ def test_the_vault_is_not_overwritten(run: Run, stored: Stored) -> None:
 
 USAGE = {
     "no handle": ([], "the following arguments are required: HANDLE"),
-    "two handles": (["a", "b"], "one handle at most; 'b' is one too many"),
+    "two handles": (["a", "b"], "at most one handle; unexpected argument 'b'"),
     "both": (["a", "--query", "b", "--grep", "c"], "not allowed with argument"),
-    "lines and sql": (["a", "--lines", "1", "--sql", "c"], "--sql does not go with --lines"),
-    "all and sql": (["a", "--all", "--sql", "c"], "it does not go with --sql"),
+    "lines and sql": (["a", "--lines", "1", "--sql", "c"], "--sql cannot be combined with --lines"),
+    "all and sql": (["a", "--all", "--sql", "c"], "it cannot be combined with --sql"),
     "all and grep": (["a", "--all", "--grep", "c"], "not allowed with argument"),
     "all and offset": (
         ["a", "--all", "--offset", "3"],
-        "--all prints everything; it does not go with --offset",
+        "--all prints everything, so it cannot be combined with --offset",
     ),
-    "all and offset 0": (["a", "--all", "--offset", "0"], "it does not go with --offset"),
-    "all and json": (["a", "--all", "--json"], "it does not go with --json"),
-    "all and tokens": (["a", "--all", "--tokens", "300"], "it does not go with --tokens"),
-    "context": (["a", "--context", "3"], "--context goes with --grep"),
+    "all and offset 0": (["a", "--all", "--offset", "0"], "it cannot be combined with --offset"),
+    "all and json": (["a", "--all", "--json"], "it cannot be combined with --json"),
+    "all and tokens": (["a", "--all", "--tokens", "300"], "it cannot be combined with --tokens"),
+    "context": (["a", "--context", "3"], "--context needs --grep"),
     "empty query": (["a", "--query", ""], "argument --query: it is empty"),
     "offset": (["a", "--offset", "x"], "'x' is not a whole number"),
     "option": (["a", "--pth", "/x"], "there is no option '--pth', did you mean --path?"),
-    "vault": (["a", "--vault", "ftp://x"], "argument --vault: no vault has an address like ftp://"),
+    "vault": (["a", "--vault", "ftp://x"], "argument --vault: a vault cannot have an address like ftp://"),
     "sqlite": (["a", "--vault", "sqlite://x"], "a SQLite vault is written sqlite:///PATH"),
     "meter": (["a", "--bytes", "900", "--meter", "chars4"], "counted by the meter bytes, not by chars4"),
 }

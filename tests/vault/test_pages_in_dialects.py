@@ -187,7 +187,7 @@ def test_failures_are_those_of_the_dialect(dialect: str, shown: dict[str, Any], 
     said = document(found)[name]
     assert said == value or value.items() <= said.items()
     # The next step is said in words, where the contract has no place for it.
-    assert "At the top there are rows, size" in json.dumps(found["content"])
+    assert "The keys at the top are rows, size" in json.dumps(found["content"])
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

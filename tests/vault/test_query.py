@@ -384,14 +384,14 @@ def test_what_can_be_done_child_by_child_is(expression: str, answer: Any) -> Non
 )
 def test_what_needs_too_much_at_once_is_refused_with_advice(expression: str) -> None:
     root = stored(json.dumps({"items": RECORDS, "n": 1}).encode(), 500)
-    with pytest.raises(TooCostly, match=r"stopped, because .*Begin with the list"):
+    with pytest.raises(TooCostly, match=r"stopped, because .*Start from the list"):
         run(root, expression, NARROW)
 
 
 @pytest.mark.parametrize(
     ("expression", "limits", "told"),
     [
-        ("sort_by(a, &n) | [0].n", SearchLimits(whole=1000), "needs all 0 MB of what is at /a at once"),
+        ("sort_by(a, &n) | [0].n", SearchLimits(whole=1000), "would have to load all 0 MB at /a"),
         ("not_null(a[*].s) | [0]", SearchLimits(memory=100_000), "memory"),
         ("a[] | [@, @][] | length(@)", SearchLimits(memory=100_000), "memory"),
         (
@@ -452,16 +452,16 @@ def test_each_limit_holds_by_itself(expression: str, limits: SearchLimits, told:
         ("[a, &b]", 4, "belongs before an argument"),
         ("not_null(&b)", 9, "belongs before an argument"),
         ('a."b"(c)', 2, "without quotes"),
-        ("a[?abs(s) > `1`]", 3, "wants number, not string"),
-        ("n | ceil(@)", 4, "wants number"),
+        ("a[?abs(s) > `1`]", 3, "takes number, not string"),
+        ("n | ceil(@)", 4, "takes number"),
         ("ceil(`1e999`)", 0, "such a number"),
         ("[s, sum(a)]", 4, "array of number"),
         ("sort_by(a, &x)", 0, "not by null"),
-        ("sort_by(nope, &x)", 0, "wants array, not null"),
-        ("sort(nope)", 0, "wants array of string or array of number, not null"),
-        ("join(nope, a)", 0, "wants string, not null"),
-        ("join(n, nope)", 0, "wants array of string, not null"),
-        ("max_by(n, &x)", 0, "wants array, not string"),
+        ("sort_by(nope, &x)", 0, "takes array, not null"),
+        ("sort(nope)", 0, "takes array of string or array of number, not null"),
+        ("join(nope, a)", 0, "takes string, not null"),
+        ("join(n, nope)", 0, "takes array of string, not null"),
+        ("max_by(n, &x)", 0, "takes array, not string"),
         ('max_by([a[0], `{"s": 1}`], &s)', 0, "all of one kind"),
         ("!" * 3000 + "a", 2999, "levels deep"),
         ("[" * 100 + "a" + "]" * 100, 99, "levels deep"),

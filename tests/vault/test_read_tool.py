@@ -172,10 +172,10 @@ def test_mistakes_are_told_with_their_place(reader: Reader, arguments: Any, code
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        ({"path": "/a/b/c"}, "There is nothing at '/a/b/c'.", "At /a/b there are d."),
-        ({"path": "/a/b/d/e"}, "There is nothing at '/a/b/d/e'.", "At /a/b/d is a number."),
-        ({"path": "/home/me"}, "There is nothing at '/home/me'.", "At the top there are a, items."),
-        ({"path": "/\ud83d"}, "There is nothing at '/\\ud83d'.", "At the top there are a, items."),
+        ({"path": "/a/b/c"}, "There is nothing at '/a/b/c'.", "The keys at /a/b are d."),
+        ({"path": "/a/b/d/e"}, "There is nothing at '/a/b/d/e'.", "There is a number at /a/b/d."),
+        ({"path": "/home/me"}, "There is nothing at '/home/me'.", "The keys at the top are a, items."),
+        ({"path": "/\ud83d"}, "There is nothing at '/\\ud83d'.", "The keys at the top are a, items."),
         (
             {"query": "let $x = items in $x"},
             "let  <-- HERE $x = items in $x",

@@ -461,7 +461,7 @@ def test_texts_are_not_added_up_as_zeros(vault: Vault, asked: str, example: str)
         {"price": f"${n}.50", "state": "x", "cost": {"net": "1,250"}, "rate": n if n % 2 else "N/A"}
         for n in range(20)
     ]
-    with pytest.raises(BadQuery, match=re.escape(f"'{example}' is no number")) as failed:
+    with pytest.raises(BadQuery, match=re.escape(f"'{example}' is not a number")) as failed:
         ask(vault, rows, asked)
     assert "CAST" in str(failed.value)
 
@@ -497,12 +497,12 @@ def test_what_is_added_up_may_be_chosen_or_made_numbers(vault: Vault, asked: str
         ("SELECT nope FROM tickets", "no such column: nope"),
         ("SELECT * FROM nope", "no such table: nope"),
         ("SELEKT 1", "syntax error"),
-        ('SELECT count(*) FROM tickets WHERE "stat" = 1', "nothing is called 'stat'"),
-        ('SELECT count(*) FROM tickets WHERE state = "open"', "nothing is called 'open'"),
+        ('SELECT count(*) FROM tickets WHERE "stat" = 1', "there is no table or column 'stat'"),
+        ('SELECT count(*) FROM tickets WHERE state = "open"', "there is no table or column 'open'"),
         ("SELECT median(state) FROM tickets", "median(): takes numbers"),
         ("SELECT regexp_matches(state, '(') FROM tickets", "missing )"),
-        ("", "there is no SELECT"),
-        ("-- what is there? ", "there is no SELECT"),
+        ("", "contains no SELECT"),
+        ("-- what is there? ", "contains no SELECT"),
     ],
 )
 def test_a_mistake_says_which_columns_there_are(vault: Vault, text: str, says: str) -> None:

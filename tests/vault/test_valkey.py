@@ -790,7 +790,7 @@ def _refusals(server: Server) -> int:
 
 def test_a_password_that_nobody_asked_for(place: Place) -> None:
     store = ValkeyStore(place.url.replace("//", "//:wr0ng-one@"))
-    with pytest.raises(StoreError, match="wants no password"):
+    with pytest.raises(StoreError, match="does not use a password"):
         store.entry("k")
     store.close()
 
@@ -885,7 +885,7 @@ def test_keys_of_somebody_else(lone: Place) -> None:
         client.set(f"{lone.prefix}:{{k}}:entry", "mine")
         client.hset(f"{lone.prefix}:{{l}}:entry", "facts", "mine")
         client.set(f"{lone.prefix}:{{m}}:fate", "mine")
-    with pytest.raises(StoreError, match="another prefix"):
+    with pytest.raises(StoreError, match="another database"):
         store.entry("k")
     for key in "lm":
         with pytest.raises(Damaged, match="not what was written"):
@@ -894,7 +894,7 @@ def test_keys_of_somebody_else(lone: Place) -> None:
 
 def test_a_cluster_that_is_none_and_one_that_is_not_told(alone: Server, tmp_path: Path) -> None:
     store = ValkeyStore(alone.url + "?cluster=yes")
-    with pytest.raises(StoreError, match="take cluster=true out"):
+    with pytest.raises(StoreError, match="remove cluster=true from"):
         store.entry("k")
     store.close()
     # A replica of a node that has all the slots. A primary would take two seconds to begin.
@@ -964,7 +964,7 @@ def test_the_place_has_no_secrets(url: str, place: str) -> None:
 
 @pytest.mark.parametrize("url", ["valkey://", "redis:///0", "rediss://?db=1"])
 def test_a_url_without_a_host(url: str) -> None:
-    with pytest.raises(StoreError, match="names no host"):
+    with pytest.raises(StoreError, match="has no host"):
         ValkeyStore(url)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Final
 
@@ -21,7 +21,7 @@ from ..codes import Problem
 from ..envelope import Sealed
 from ..fit.documents import Cut
 from ..outcome import Failure
-from ..vault.document import ExactText, StoredValue
+from ..vault.document import StoredValue, text_parts
 from ..vault.read_tool import block_path, exact_text, find, read
 from ..vault.store import Damaged, DamagedFile, StoreError
 from ..vault.vault import Stored, Vault
@@ -64,12 +64,10 @@ examples, with the handle of a result that has a list `items`:
   mcp-envelope read HANDLE --all --output whole.json
 """
 _CUTS_NAMED: Final = 3
-# How much is read at a time when all of a value is wanted.
-_PART: Final = 1 << 20
 _BLOCK: Final = re.compile(r"(/content)?/[0-9]+")
 _BLOCKS: Final = "/content"
 # What an empty answer means, by what was asked first.
-_NOTHING: Final = {"sql": "no rows", "grep": "no matches", "query": "nothing is selected"}
+_NOTHING: Final = {"sql": "no rows", "grep": "no matches", "query": "nothing selected"}
 _WAYS: Final = ("lines", "query", "grep", "sql")
 
 
@@ -99,7 +97,11 @@ def reported(work: Callable[[], None]) -> int:
     except Failure as failure:
         problem = failure.problem
     except StoreError as error:
-        problem = _unavailable(error)
+        # The tool hides the reason; a person at this machine may know it.
+        hint = "Fix that, or name another vault with --vault."
+        if isinstance(error, DamagedFile):
+            hint = "`mcp-envelope vault purge`, with the same --vault, removes it and starts over."
+        problem = Problem("VAULT_UNAVAILABLE", str(error), hint)
     except Damaged as error:
         message = f"the stored result cannot be read back whole: {error}"
         hint = "Call the tool again; `mcp-envelope vault purge` starts over."
@@ -110,30 +112,22 @@ def reported(work: Callable[[], None]) -> int:
     return console.UNREAD
 
 
-def _unavailable(error: StoreError) -> Problem:
-    # The tool hides the reason; a person at this machine may know it.
-    hint = "Fix that, or name another vault with --vault."
-    if isinstance(error, DamagedFile):
-        hint = "`mcp-envelope vault purge`, with the same --vault, removes it and starts over."
-    return Problem("VAULT_UNAVAILABLE", str(error), hint)
-
-
 def _check(options: argparse.Namespace) -> None:
     if options.context is not None and options.grep is None:
-        raise Misuse("--context goes with --grep")
+        raise Misuse("--context needs --grep")
     for name in _WAYS:
         if getattr(options, name) == "":
             raise Misuse(f"argument --{name}: it is empty")
     if options.sql and options.lines:
-        raise Misuse("--sql does not go with --lines; a text is the table lines(n, text)")
+        raise Misuse("--sql cannot be combined with --lines; in SQL, a text is the table lines(n, text)")
     if options.exact and (way := next((name for name in _WAYS if getattr(options, name)), None)):
-        raise Misuse(f"--exact does not go with --{way}")
+        raise Misuse(f"--exact cannot be combined with --{way}")
     if options.all:
         others = ("offset", *_WAYS, "json", "tokens", "bytes", "meter")
         values = [(name, getattr(options, name)) for name in others]
         given = [name for name, value in values if value is not None and value is not False]
         if given:
-            raise Misuse(f"--all prints everything; it does not go with --{given[0]}")
+            raise Misuse(f"--all prints everything, so it cannot be combined with --{given[0]}")
 
 
 class _Reading:
@@ -253,21 +247,11 @@ class _Reading:
             raise Failure("HANDLE_UNKNOWN", message, "Name one with --vault.")
         stored = self.vault.open(options.handle)
         if options.exact and options.path:
-            self._put(_texts(exact_text(stored, options.path)))
+            self._put(part.encode() for part in text_parts(exact_text(stored, options.path)))
         elif options.path:
             self._put(_found(stored, options.path, opened=False).stream())
         else:
             self._put(stored.stream())
-
-
-def _texts(text: StoredValue | ExactText) -> Iterator[bytes]:
-    # A value without an index is decoded whole for every part, so use few parts.
-    room = max(_PART, text.size // 16)
-    at = 0
-    while at < text.total:
-        part = text.text(at, room)
-        yield part.encode()
-        at += len(part)
 
 
 def _found(stored: Stored, path: str, *, opened: bool = True) -> StoredValue:
@@ -303,22 +287,22 @@ def make_parser() -> Parser:
     parser.add_argument("handle", metavar="HANDLE", help="the handle from the notice of the cut result")
     add, way = parser.options("what to read"), parser.options("what to read", exclusive=True)
     add("--path P", "a JSON pointer, such as /items/3 (default: the whole result)", text)
-    add("--offset N", "the first item, member, character or match, counted from 0", number)
+    add("--offset N", "start at this item, member, character or match, counted from 0", number)
     way("--lines A-B", "these lines of a text, counted from 1", text)
     way("--query Q", "select with JMESPath", text)
     way("--grep RE", "search lines, with an RE2 pattern", text)
     add(
         "--sql S",
-        "ask with SQL; the lists in the result are tables, or those that --query or --grep find",
+        "ask in SQL: the tables are the lists in the result, or what --query or --grep finds",
         text,
     )
     way("--all", "all of it, exactly as it was stored")
     add("--exact", "the exact characters, even of JSON, as text")
-    add("--region X,Y,W,H", "this part of an image, in pixels of the original", text)
-    add("--scale F", "an image made smaller, or up to 4 times larger", text)
+    add("--region X,Y,W,H", "this part of the image, in pixels of the original", text)
+    add("--scale F", "scale the image: down, or up to 4 times its size", text)
     add("--context N", "with --grep: lines around each match, up to 20", number)
-    meters = "what counts: exact (the default for tokens), estimate, chars4 or bytes"
-    parser.budget_options("how much of it", "the most tokens of a page (default: 8000)", meters)
+    meters = "how size is counted: exact (the default for tokens), estimate, chars4 or bytes"
+    parser.budget_options("the size of a page", "maximum tokens in a page (default: 8000)", meters)
     settings.vault_options(parser)
     add = parser.options("the output")
     add("--output FILE", "write it there (default: standard output)", default=files.STDIN)

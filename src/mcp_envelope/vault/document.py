@@ -219,12 +219,12 @@ class StoredValue:
 
     def item(self, index: int) -> StoredValue | None:
         found = next(self.children(index), None) if self.kind == "array" and 0 <= index < self.total else None
-        return None if found is None else self._value(found)
+        return None if found is None else self.value_of(found)
 
     def member(self, key: str) -> StoredValue | None:
         """The value of the member with that key, as it is stored."""
         found = self._member(key) if self.kind == "object" else None
-        return None if found is None else self._value(found)
+        return None if found is None else self.value_of(found)
 
     def _member(self, key: str) -> Child | None:
         span = self._span
@@ -239,7 +239,7 @@ class StoredValue:
                     return child
         return None
 
-    def _value(self, child: Child) -> StoredValue:
+    def value_of(self, child: Child) -> StoredValue:
         return child.large or StoredValue.small(f"{self.path}/{child.step}", bytes(child.raw))
 
     def member_keys(self) -> Iterator[str]:
@@ -250,13 +250,13 @@ class StoredValue:
     def _what_is_there(self) -> str:
         where = self.path or "the top"
         if self.kind == "array":
-            return f"at {where} is a list of {self.total} items"
+            return f"there is a list of {self.total} items at {where}"
         if self.kind != "object":
-            return f"at {where} is a {self.kind}"
+            return f"there is a {self.kind} at {where}"
         keys = [key[:40] for key in islice(self.member_keys(), _KEYS_LISTED)]
         if self.total > _KEYS_LISTED:
             keys.append(f"… ({self.total} in all)")
-        return f"at {where} there {'are' if keys else 'is nothing'} {', '.join(keys)}".rstrip()
+        return f"the keys at {where} are {', '.join(keys)}" if keys else f"the object at {where} is empty"
 
     # -- what is in it --------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class StoredValue:
         for chunk in range(max(bisect_right(ordinals, first) - 1, 0), len(ordinals)):
             children = self._children_in(span, chunk)
             if span.is_large(chunk):
-                yield from map(self._value, children)
+                yield from map(self.value_of, children)
             elif ordinals[chunk] < first:
                 rest = islice(children, first - ordinals[chunk], None)
                 yield Chunk(self.path, first, joined(span.kind, rest))
@@ -400,6 +400,15 @@ def root_of(source: Source, size: int, index: Index) -> StoredValue:
         return StoredValue.large("", index.root, source)
     data = source.read(0, size)
     return StoredValue("", plain=data) if index.text else StoredValue.small("", data)
+
+
+def text_parts(value: StoredValue | ExactText, at: int = 0, size: int = _STREAMED) -> Iterator[str]:
+    """What a string or a text says from a character on, in parts of about so many bytes."""
+    # What has no index is decoded whole for every part, so there are not many parts.
+    room = max(size, value.size // 16)
+    while at < value.total and (part := value.text(at, room)):
+        yield part
+        at += len(part)
 
 
 def children_of(node: Node, ordinal: int, first: int = 0) -> Iterator[Child]:

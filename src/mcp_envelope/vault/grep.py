@@ -33,7 +33,7 @@ import msgspec
 
 from ..fit.text import characters
 from ..jsontext.document import OPENS_JSON, Node, encode
-from .document import Child, Chunk, StoredValue, children_of, decode_json, escaped_step, joined
+from .document import Child, Chunk, StoredValue, children_of, decode_json, escaped_step, joined, text_parts
 from .layout import character_start
 from .limits import BadQuery, CostGuard, SearchLimits, TooCostly, printable
 
@@ -182,11 +182,9 @@ class _Search:
     # -- texts and long strings -----------------------------------------------------------------------------
 
     def _text(self, value: StoredValue) -> None:
-        # What has no index is decoded whole for every part, so there are not many parts.
-        room = max(_PART, value.size // 16)
         page = _Window(value.path)
         at = 0
-        while at < value.total and (piece := value.text(at, room)):
+        for piece in text_parts(value, size=_PART):
             at += len(piece)
             self._count(len(piece))
             page.text += piece
@@ -389,7 +387,7 @@ class _LinePattern:
             re2.purge()
         size = self._regex.programsize
         if size > _LARGEST_PROGRAM:
-            raise _bad(pattern, 0, "the pattern is too large; write smaller counts of repetition")
+            raise _bad(pattern, 0, "the pattern is too large; use smaller repetition counts")
         self._holds_json: Any = re2.compile(b'"' + OPENS_JSON.pattern.replace(b"*+", b"*"), _quiet(re2))
         self._room = max(_AT_ONCE // size, 4 * _SEAM)
         self._guard = guard
@@ -490,9 +488,11 @@ def _misread(pattern: str, error: bytes | str) -> BadQuery:
     if reason == "missing ]":
         return _bad(pattern, pattern.rfind(part), "a bracket is opened here and never closed")
     if reason.startswith("trailing"):
-        return _bad(pattern, len(pattern) - 1, "a backslash at the end; write two for one")
+        return _bad(
+            pattern, len(pattern) - 1, "the pattern ends with a backslash; write two for a literal one"
+        )
     if not part:
-        return _bad(pattern, 0, f"{printable(reason)[:60]}; write smaller counts of repetition")
+        return _bad(pattern, 0, f"{printable(reason)[:60]}; use smaller repetition counts")
     advice = _HINTS.get(part, "")
     if re.fullmatch(r"\\[1-9]\d*", part):
         advice = "RE2 has no backreferences"

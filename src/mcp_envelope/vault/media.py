@@ -54,7 +54,7 @@ def read_view(arguments: Mapping[str, Any]) -> View | None:
         numbers = _REGION.fullmatch(region.strip() if isinstance(region, str) else encode(region).decode())
         if numbers is None:
             said = encode(region)[:60].decode("utf-8", "ignore")
-            message = f"`region` is x,y,width,height in pixels, not {said}."
+            message = f"`region` must be x,y,width,height in pixels, not {said}."
             raise Failure("BAD_ARGS", message, "Write it like 0,1080,1280,1080.")
         x, y, width, height = map(int, numbers.groups())
         box = x, y, width, height
@@ -158,8 +158,10 @@ def _image(image: File, path: str, images: ImageBudget, view: View | None) -> Me
         raise Unshowable(found.cuts[0].said.partition(": ")[2])
     except OutsideImage as error:
         width, height = error.size
-        message = f"The region is outside of the image, which has {width}×{height} pixels."
-        raise Failure("BAD_ARGS", message, f"x is below {width}, and y below {height}.") from None
+        message = f"The region is outside the image, which has {width}×{height} pixels."
+        raise Failure(
+            "BAD_ARGS", message, f"x must be less than {width}, and y less than {height}."
+        ) from None
     except Unshowable as reason:
         size = "×".join(map(str, image.size))
         raise Failure("TOO_LARGE", f"The image of {size} pixels can't be shown: {reason}.", _SAVED) from None

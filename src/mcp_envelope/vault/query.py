@@ -46,7 +46,7 @@ LIMITS: Final = SearchLimits()
 NOT_JSON: Final = "the payload is text, or too deep to be read as JSON; grep searches text, query does not"
 _EXAMPLE: Final = "items[?status=='failed'].{id: id, name: name}"
 _ADVICE: Final = (
-    "Begin with the list that is meant and choose before anything else, such as items[?status=='failed'].id, "
+    "Start from the list that you need and filter it first, as in items[?status=='failed'].id, "
     "or give a path."
 )
 _DEEPEST: Final = 64
@@ -392,7 +392,7 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
         if isinstance(found, StoredValue):
             if found.size > self._limits.whole:
                 size = f"{found.size / (1 << 20):.0f} MB"
-                self._guard.refuse(f"it needs all {size} of what is at {found.path or 'the top'} at once")
+                self._guard.refuse(f"it would have to load all {size} at {found.path or 'the top'}")
             return self._load(found.raw())
         return found
 
@@ -625,4 +625,4 @@ def _wrong_type(error: Any, arguments: list[Any]) -> str:
         return f"{name}() compares by numbers or by strings, not by {actual}"
     if not any(error.current_value is argument for argument in arguments):
         actual = f"array with a {actual} in it"
-    return f"{name}() wants {wanted}, not {actual}; choose the right ones with a filter first"
+    return f"{name}() takes {wanted}, not {actual}; filter out the others first"

@@ -29,7 +29,7 @@ from ..jsontext.document import Node, encode, quoted
 from ..lanes import Profile
 from ..outcome import Failure, Outcome, OwnFailure, sendable
 from ..payload import Payload, shown
-from .document import BadPath, ExactText, StoredValue
+from .document import BadPath, ExactText, StoredValue, text_parts
 from .limits import BadQuery, TooCostly
 from .media import (
     FILE_IN_BLOCK,
@@ -56,7 +56,6 @@ _LONGEST_HINT: Final = 1500
 _INVISIBLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BLOCKS: Final = "/content"
 _LINES: Final = re.compile(r"(\d{1,15})(?:\s*-\s*(\d{1,15}))?")
-_PART: Final = 1 << 20
 _WAYS: Final = ("lines", "query", "grep", "sql")
 # Bytes of matches that SQL can be asked about.
 _MOST_MATCHED: Final = 32 << 20
@@ -190,11 +189,11 @@ def _page(
         raise Failure("BAD_ARGS", "`handle` is missing.", hint)
     if len(ways) > 1 and tuple(ways) not in (("query", "sql"), ("grep", "sql")):
         named = " and ".join(f"`{name}`" for name in ways)
-        hint = "Use one of them at a time; `sql` goes with `query` or `grep`, too."
-        raise Failure("BAD_ARGS", f"{named} exclude each other.", hint)
+        hint = "Use one at a time; only `sql` can be added to `query` or `grep`."
+        raise Failure("BAD_ARGS", f"{named} cannot be combined.", hint)
     if exact and ways:
         hint = f"Leave out `exact`, or `{next(iter(ways))}`."
-        raise Failure("BAD_ARGS", "`exact` works with a path alone.", hint)
+        raise Failure("BAD_ARGS", "`exact` works only with a path.", hint)
     if vault is None:
         hint = "Call the tool again with a narrower request, or a larger budget."
         raise Failure("HANDLE_UNKNOWN", "Nothing is stored here: there is no vault.", hint)
@@ -289,7 +288,7 @@ def _page_of_lines(value: StoredValue, wanted: str, room: int) -> Page:
     first, last = (int(asked[1]), int(asked[2] or asked[1])) if asked else (0, 0)
     if not 0 < first <= last:
         hint = "Write it like 1200-1260; the first line is 1."
-        raise Failure("BAD_ARGS", f"`lines` is a range of lines, not {_shown(wanted)}.", hint)
+        raise Failure("BAD_ARGS", f"`lines` must be a range of lines, not {_shown(wanted)}.", hint)
     if value.kind not in ("string", "text"):
         raise _no_text(value.path)
     start = _after_lines(value, first - 1)
@@ -310,10 +309,7 @@ def _no_text(path: str) -> Failure:
 
 def _after_lines(value: StoredValue, count: int, at: int = 0) -> int:
     """Return the offset, in characters, after so many lines from an offset on; at most the end."""
-    # A value without an index is decoded whole for every part, so there are not many parts.
-    room = max(_PART, value.size // 16)
-    while count and at < value.total:
-        part = value.text(at, room)
+    for part in text_parts(value, at) if count else ():
         ended = part.count("\n")
         if ended < count:
             count -= ended
@@ -448,8 +444,8 @@ def _asked(
         assert finding is not None
         value = finding()
         if value.kind == "null" or (value.kind == "array" and not value.total):
-            message = f"There is nothing to ask about: {reading[2:][:200]} finds nothing."
-            raise Failure("BAD_QUERY", message, "Change it, or ask without it.")
+            message = f"There is nothing to query in SQL: {reading[2:][:200]} finds nothing."
+            raise Failure("BAD_QUERY", message, "Change it, or use `sql` alone.")
         return value
 
     with _explaining("Ask for less, or read pages instead."):
@@ -525,7 +521,7 @@ def _text(arguments: Mapping[str, Any], name: str) -> str | None:
     value = arguments.get(name)
     if value is not None and not isinstance(value, str):
         raise Failure(
-            "BAD_ARGS", f"`{name}` is a string, not {_shown(value)}.", f"Give `{name}` as a string."
+            "BAD_ARGS", f"`{name}` must be a string, not {_shown(value)}.", f"Give `{name}` as a string."
         )
     return value
 
@@ -541,7 +537,9 @@ def _number(arguments: Mapping[str, Any], name: str) -> int:
         value = int(value.strip())
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
         code = "BAD_OFFSET" if name == "offset" else "BAD_ARGS"
-        raise Failure(code, f"`{name}` is an integer from 0 up, not {_shown(value)}.", "Count from 0.")
+        raise Failure(
+            code, f"`{name}` must be an integer of at least 0, not {_shown(value)}.", "Count from 0."
+        )
     return min(value, _MOST_CONTEXT) if name == "context" else value
 
 
@@ -551,7 +549,7 @@ def _flag(arguments: Mapping[str, Any], name: str) -> bool:
         return value.strip().lower() == "true"
     if value is not None and not isinstance(value, bool):
         hint = f"Give `{name}` as a boolean."
-        raise Failure("BAD_ARGS", f"`{name}` is true or false, not {_shown(value)}.", hint)
+        raise Failure("BAD_ARGS", f"`{name}` must be true or false, not {_shown(value)}.", hint)
     return bool(value)
 
 

@@ -157,7 +157,7 @@ class LoadedTables:
 
     def _load(self, table: Table, deadline: float) -> None:
         if table.size > _LARGEST:
-            size = f"{table.size >> 20} MB, and SQL can take {_LARGEST >> 20} MB"
+            size = f"{table.size >> 20} MB, and the limit for SQL is {_LARGEST >> 20} MB"
             raise TooCostly(f"refused, because the table {table.name} has {size}. Use grep or query instead.")
         types = ColumnTypes()
         cursor = self._connection.cursor()
@@ -584,14 +584,16 @@ class _Question:
     def _rows(self, text: str) -> bytes:
         # The more columns, the shorter the values, because Python gets a copy of a whole row at once.
         if not _tokens(text):
-            raise BadQuery("there is no SELECT in it", text, 0, _EXAMPLE, self._there())
+            raise BadQuery("it contains no SELECT", text, 0, _EXAMPLE, self._there())
         # Texts in it may be no UTF-8.
         self._connection.text_factory = bytes
         program = self._connection.execute(f"EXPLAIN {text}").fetchall()
         self._connection.text_factory = str
         wide = max((step[3] for step in program if step[1] == b"ResultRow"), default=0)
         if not wide:
-            raise BadQuery("only one SELECT over the tables is possible", text, 0, _EXAMPLE, self._there())
+            raise BadQuery(
+                "only a single SELECT over the tables is allowed", text, 0, _EXAMPLE, self._there()
+            )
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(self._limits.whole, _LARGEST_ROW // wide))
         cursor = self._connection.execute(text)
         taken: set[str] = set()
@@ -631,7 +633,7 @@ class _Question:
         for token in quoted:
             name = _bare(token[0])
             if name.lower() not in known:
-                what = f"nothing is called {printable(name)[:60]!r}, and a string goes in single quotes"
+                what = f"there is no table or column {printable(name)[:60]!r}, and strings take single quotes"
                 raise BadQuery(what, text, token.start(), hint=self._there())
 
     def _explained(self, error: BaseException, text: str) -> BadQuery | TooCostly:
@@ -642,7 +644,7 @@ class _Question:
         if isinstance(error, MemoryError) or "out of memory" in what or "too big" in what or "full" in what:
             return TooCostly(f"stopped, because it needs too much memory. {_ADVICE}")
         if any(each in what for each in ("authoriz", "prohibited", "readonly", "one statement")):
-            what = f"only one SELECT over the tables is possible ({what})"
+            what = f"only a single SELECT over the tables is allowed ({what})"
         near = re.search(r'near "(.+?)"|no such \w+: (\S+)', what)
         at = text.find(near[1] or near[2]) if near else 0
         return BadQuery(what, text, max(at, 0), hint=self._there())
@@ -738,7 +740,7 @@ def _numbers(values: list[Any]) -> list[Any]:
 def _quantile(values: list[Any], share: Any) -> float:
     """Interpolated, as in most other databases."""
     if not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise ValueError("the second argument is a share from 0 to 1")
+        raise ValueError("the second argument must be a number from 0 to 1")
     ordered = sorted(_numbers(values))
     place = (len(ordered) - 1) * share
     below = int(place)
@@ -807,8 +809,8 @@ _MOST_TRIMMED: Final = 100
 
 def _only_numbers(value: Any) -> Any:
     if isinstance(value, str) and not _matches(value, _A_NUMBER):
-        advice = "leave texts out with WHERE, or make them numbers: CAST(replace(x, '$', '') AS REAL)"
-        raise ValueError(f"{printable(value)[:40]!r} is no number; {advice}")
+        advice = "filter texts out with WHERE, or convert them: CAST(replace(x, '$', '') AS REAL)"
+        raise ValueError(f"{printable(value)[:40]!r} is not a number; {advice}")
     return value
 
 

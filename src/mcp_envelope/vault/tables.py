@@ -116,12 +116,8 @@ def _of_blocks(root: StoredValue) -> list[Table]:
         _walk(structured, 0, found)
         return found
     content = root.child("content")
-    texts = [
-        text
-        for each in ([] if content is None else content.children())
-        if (text := _value(content, each).child("text")) is not None  # type: ignore[arg-type]
-    ]
-    opened = [text.opened() for text in texts]
+    blocks = [] if content is None else map(content.value_of, content.children())
+    opened = [text.opened() for block in blocks if (text := block.child("text")) is not None]
     if len(opened) > 1 and all(value.kind == "object" for value in opened):
         # A list that was sent as one block per item.
         return [Table("", "", "items", tuple(opened))]
@@ -139,7 +135,7 @@ def _walk(value: StoredValue, depth: int, found: list[Table]) -> None:
             found.append(Table("", value.path, "items", (value,)))
     elif value.kind == "object" and depth < DEEPEST:
         children = islice(value.children(), LOOKED_AT)
-        inside = [_value(value, child) for child in children if _may_hold(child)]
+        inside = [value.value_of(child) for child in children if _may_hold(child)]
         if value.total >= MAP and len(inside) >= min(value.total, LOOKED_AT) and _are_alike(inside[:MAP]):
             found.append(Table("", value.path, "members", (value,)))
             return
@@ -152,10 +148,6 @@ def _may_hold(child: Child) -> bool:
     if child.large is not None:
         return child.large.kind in ("array", "object", "string")
     return may_hold(child.raw)
-
-
-def _value(parent: StoredValue, child: Child) -> StoredValue:
-    return child.large or StoredValue.small(f"{parent.path}/{child.step}", bytes(child.raw))
 
 
 def _are_alike(values: Iterable[StoredValue]) -> bool:

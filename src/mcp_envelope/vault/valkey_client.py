@@ -41,8 +41,8 @@ Answer = TypeVar("Answer")
 _MEANINGS: Final = {
     "OOM|OutOfMemoryError": "is out of memory: raise its maxmemory, or lower the cap of the store",
     "READONLY|ReadOnlyError": "is a read-only replica: give the address of its primary",
-    "NOREPLICAS": "takes no writes, since it has too few replicas: see min-replicas-to-write in its settings",
-    "MISCONF": "takes no writes, since it cannot save to disk: see its log",
+    "NOREPLICAS": "accepts no writes, because it has too few replicas: see min-replicas-to-write in its settings",
+    "MISCONF": "accepts no writes, because it cannot save to disk: see its log",
     "NOPERM|NoPermissionError": "does not let this user do that: its ACL must allow the keys of the store and "
     "the command EVAL",
     "MOVED|MovedError|ASK|AskError": "is part of a cluster: add cluster=true to the query of the URL",
@@ -51,10 +51,10 @@ _MEANINGS: Final = {
     "MASTERDOWN|MasterDownError": "is a replica that lost its primary: give the address of the primary",
     "LOADING|BusyLoadingError": "is still loading its data: try again in a moment",
     "BUSY": "is busy with a script: try again in a moment",
-    "WRONGTYPE": "has keys of another program with this prefix: choose another prefix or another database",
-    "without any password|no password is set": "wants no password: take it out of the URL",
-    "not enabled": "is not part of a cluster: take cluster=true out of the URL",
-    "unknown command": "does not know a command: use Valkey, or Redis 6.2 or later, and allow EVAL",
+    "WRONGTYPE": "has keys of another program under this prefix: use another database",
+    "without any password|no password is set": "does not use a password: remove it from the URL",
+    "not enabled": "is not part of a cluster: remove cluster=true from the URL",
+    "unknown command": "lacks a command: use Valkey, or Redis 6.2 or later, and allow EVAL",
     "DB index": "has no database of that number: correct the number at the end of the URL",
 }
 
@@ -184,7 +184,7 @@ class ValkeyClient:
             if re.search(rf"(?<!\w)({codes})(?!\w)", said):
                 return f"{self.place} {meaning}."
         if isinstance(error, self._errors.AuthenticationError):
-            given = "did not take the password or the user name" if self._secrets else "wants a password"
+            given = "rejected the password or the user name" if self._secrets else "requires a password"
             return (
                 f"{self.place} {given}: put the right ones into the URL, as in valkey://user:password@host."
             )
@@ -197,9 +197,8 @@ class ValkeyClient:
         if isinstance(error, (self._errors.TimeoutError, TimeoutError)):
             return f"{self.place} does not answer in time: check the server and the network."
         if self._lost(error):
-            return (
-                f"{self.place} cannot be reached: check that the server runs and the address is right. {text}"
-            )
+            advice = "check that the server is running and the address is right"
+            return f"{self.place} cannot be reached: {advice}. {text}"
         return f"{self.place} refused: {text}"
 
     def _shown(self, text: str) -> str:
@@ -241,7 +240,7 @@ def _read(url: str) -> tuple[str, str, bool, dict[str, Any]]:
         place = f"unix://{parts.path}"
     else:
         if not parts.netloc:
-            raise StoreError(f"The URL of the store names no host: write {scheme}://HOST:6379.")
+            raise StoreError(f"The URL of the store has no host: write {scheme}://HOST:6379.")
         number = parts.path.strip("/")
         if number and not number.isdecimal():
             raise StoreError(

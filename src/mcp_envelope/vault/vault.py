@@ -235,7 +235,7 @@ def _open_store(address: str | None, cap: int) -> Store:
         return ValkeyStore(address or "", cap=cap)
     if is_url and scheme not in ("sqlite", "file"):
         raise ValueError(
-            f"no vault has an address like {scheme}://…; use a file, sqlite:///PATH, valkey://HOST:PORT, "
+            f"a vault cannot have an address like {scheme}://…; use a file, sqlite:///PATH, valkey://HOST:PORT, "
             "rediss://HOST:PORT, or none"
         )
     from .sqlite import SQLiteStore
