@@ -56,7 +56,7 @@ def rows(out: bytes) -> list[list[str]]:
 def test_nothing_was_recorded(run: Run, tmp_path: Path) -> None:
     outcome = run()
     assert (outcome.code, outcome.out) == (0, b"")
-    assert "no calls were recorded yet" in outcome.err
+    assert "no calls have been recorded yet" in outcome.err
     assert not list(tmp_path.rglob("*.db"))
     assert json.loads(run("--json").out)["calls"] == []
 
@@ -104,7 +104,7 @@ def test_days_in_order_and_a_time_to_start_from(run: Run) -> None:
     assert rows(run("--since", "2d").out)[0][1] == "1"
     wrong = run("--since", "soon")
     assert wrong.code == 2
-    assert "'soon' is not a length of time such as 7d" in wrong.err
+    assert "'soon' is not a duration such as 7d" in wrong.err
     assert "did you mean tool?" in run("--by", "tol").err
 
 

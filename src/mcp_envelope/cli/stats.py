@@ -8,12 +8,10 @@ table with bars, a pipe tabs and plain numbers, a program JSON.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import time
+from collections.abc import Sequence
 from typing import Final, get_args
-
-import msgspec
 
 from ..vault.ledger import By, Ledger, Total
 from ..vault.store import StoreError
@@ -21,8 +19,8 @@ from . import console
 from .console import Parser
 
 _DESCRIPTION: Final = """\
-Show what the envelope saved in the last thirty days: tokens that a model did
-not get, less what it read back. On this machine only, without any payload.
+Show what the envelope saved in the last thirty days: the tokens that models did
+not get, minus what they read back. The figures never leave this machine.
 """
 _EPILOG: Final = """\
 columns:
@@ -57,35 +55,24 @@ def run(arguments: list[str]) -> int:
     since = time.time() - options.since if options.since else 0.0
     ledger = Ledger()
     try:
-        # A ledger isn't created just to be looked at.
-        exists = os.path.exists(ledger.place)
-        sums = [
-            list(ledger.totals(options.by, since, observed=observed)) if exists else []
-            for observed in (False, True)
-        ]
+        sums = [ledger.totals(options.by, since, observed=observed) for observed in (False, True)]
     except StoreError as error:
         raise console.BadInput(f"the ledger cannot be read: {error}") from None
     finally:
         ledger.close()
-    if options.by == "day":
-        for totals in sums:
-            totals.sort(key=lambda total: total.group)
     if options.json:
-        console.write_json({"calls": _as_json(sums[0]), "observed": _as_json(sums[1]), "place": ledger.place})
+        calls, observed = ([total.as_json() for total in totals] for totals in sums)
+        console.write_json({"calls": calls, "observed": observed, "place": ledger.place})
     elif not any(sums):
-        console.say("note", f"no calls were recorded yet; the ledger is {ledger.place}")
+        console.say("note", f"no calls have been recorded yet; the ledger is {ledger.place}")
     else:
-        for observed, totals in enumerate(sums):
+        for is_observed, totals in zip((False, True), sums, strict=True):
             if totals:
-                _show(totals, options.by, bool(observed))
+                _show(totals, options.by, is_observed)
     return console.OK
 
 
-def _as_json(totals: list[Total]) -> list[dict[str, object]]:
-    return [{**msgspec.to_builtins(total), "tokensSaved": total.tokens_saved} for total in totals]
-
-
-def _show(totals: list[Total], by: By | None, observed: bool) -> None:
+def _show(totals: Sequence[Total], by: By | None, observed: bool) -> None:
     rows = [
         (console.printable(total.group or ("all" if by is None else "-")), *_cells(total)) for total in totals
     ]
@@ -93,7 +80,9 @@ def _show(totals: list[Total], by: By | None, observed: bool) -> None:
         console.write_text(console.table([(*row, "observed") for row in rows] if observed else rows))
         return
     if observed:
-        console.say("note", "only observed: nothing was saved; these are the sizes that would have been")
+        console.say(
+            "note", "observed only: nothing was saved; these are the sizes that results would have had"
+        )
     most = max(total.tokens_before for total in totals)
     rows = [(*row, _bar(total, most)) for row, total in zip(rows, totals, strict=True)]
     header, numbers = (by or "", *_COLUMNS, ""), range(1, len(_COLUMNS) + 1)
@@ -123,17 +112,17 @@ def _bar(total: Total, most: int) -> str:
 def _duration(text: str) -> int:
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a length of time such as 7d, 12h or 30m")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a duration such as 7d, 12h or 30m")
     return int(found[1]) * _SECONDS[found[2]]
 
 
 def make_parser() -> Parser:
     parser = Parser("stats", "[options]", _DESCRIPTION, _EPILOG)
     add = parser.options()
-    add("--by KIND", f"a row for each: {', '.join(get_args(By))}", console.one_of(get_args(By)))
+    add("--by KIND", f"one row for each: {', '.join(get_args(By))}", console.one_of(get_args(By)))
     add(
         "--since TIME",
-        "only the calls of this time: 7d, 12h, 30m (default: all, which is thirty days)",
+        "only calls within this time, such as 7d, 12h or 30m (default: thirty days)",
         _duration,
     )
     add("--json", "print JSON")

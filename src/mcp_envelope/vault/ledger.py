@@ -168,6 +168,9 @@ class Total(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """What the model did not get, less what it read back."""
         return self.tokens_before - self.tokens_after - self.tokens_read
 
+    def as_json(self) -> dict[str, Any]:
+        return {**msgspec.to_builtins(self), "tokensSaved": self.tokens_saved}
+
 
 class Ledger:
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -248,14 +251,18 @@ class Ledger:
         ]
 
     def totals(self, by: By | None = None, since: float = 0.0, *, observed: bool = False) -> Sequence[Total]:
-        """Sums since a time, of everything or by something, what saved most first.
+        """Sums since a time, of everything or by something: what saved most first, or days in order.
 
-        Calls that were merely `observed` are summed apart: nothing was saved.
+        Calls that were merely `observed` are summed apart: nothing was saved. A ledger isn't created just to be
+        looked at.
         """
+        if not os.path.exists(self.place):
+            return []
         group = "''" if by is None else _GROUPS[by]
         with self._database.reading() as connection:
             rows = connection.execute(_TOTALS.replace("$group", group), (since, observed)).fetchall()
-        return [Total(**dict(zip(Total.__struct_fields__, row, strict=True))) for row in rows]
+        found = [Total(**dict(zip(Total.__struct_fields__, row, strict=True))) for row in rows]
+        return sorted(found, key=lambda total: total.group) if by == "day" else found
 
     def close(self) -> None:
         self.flush()
