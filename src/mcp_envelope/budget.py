@@ -181,7 +181,7 @@ class Budget(msgspec.Struct, frozen=True):
                 raise ValueError(f"a budget in bytes is counted by the meter bytes, not by {meter}")
             return cls._clamped(max_bytes, meter_named("bytes"))
         if meter == "bytes":
-            raise ValueError("the meter bytes goes with a budget in bytes")
+            raise ValueError("the meter bytes works only with a budget in bytes")
         return cls._clamped(DEFAULT_TOKENS if tokens is None else tokens, meter_named(meter or "exact"))
 
     @classmethod

@@ -88,7 +88,7 @@ def test_what_was_cut_for_whom(run: Run, tmp_path: Path) -> None:
     ledger = Ledger()
     assert ledger.totals() == []  # which creates the file
     [(state, text)] = told(run(), "ledger")
-    assert (state, text.partition(": ")[2]) == ("note", "no calls were recorded yet")
+    assert (state, text.partition(": ")[2]) == ("note", "no calls have been recorded yet")
     for client, cuts in (("claude-code", 1), ("claude-code", 0), ("codex-mcp-client", 0)):
         ledger.record(LedgerEntry(at=time.time(), tool="t", client=client, cuts=cuts, before=900, after=90))
     ledger.close()

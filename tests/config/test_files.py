@@ -37,7 +37,7 @@ WRONG = {
     "huge": ("bytes = " + "9" * 400, "bytes = a number of many digits: too large"),
     "both": (
         "bytes = 900\ntokens = 900",
-        "f, line 1, column 1: bytes is not used, because tokens is set too",
+        "f, line 1, column 1: bytes is ignored, because tokens is set as well",
     ),
     "choice": (
         'dialect = "natve"',

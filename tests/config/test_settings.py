@@ -299,7 +299,7 @@ def test_wrong_variables(tmp_path: Path, name: str, value: str, said: str) -> No
 def test_both_budgets_in_the_environment(tmp_path: Path) -> None:
     policy = policy_of(tmp_path, MCP_ENVELOPE_TOKENS="500", MCP_ENVELOPE_BYTES="900")
     assert (policy.tokens, policy.bytes) == (500, None)
-    assert policy.problems == ("MCP_ENVELOPE_BYTES: bytes is not used, because tokens is set too",)
+    assert policy.problems == ("MCP_ENVELOPE_BYTES: bytes is ignored, because tokens is set as well",)
 
 
 def test_the_real_environment_is_read_in_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +351,7 @@ def test_a_variable_that_names_no_setting(tmp_path: Path) -> None:
             "max_tokens = 20000 is more than transcend allows",
         ),
         ("max_tokens = 100", None, "max_tokens = 100 is less than native can work with"),
-        ('meter = "bytes"', None, "the meter bytes goes with a budget in bytes; exact is used"),
+        ('meter = "bytes"', None, "the meter bytes works only with a budget in bytes; exact is used"),
         ('meter = "bytes"\nbytes = 5000', None, None),
         ('meter = "exact"\nbytes = 5000', None, None),
         ("bytes = 5", None, "bytes = 5 is less than native can work with; 512 is used"),

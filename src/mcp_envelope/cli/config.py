@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ..config import BUILT_IN, SETTINGS, Policy, Settings
+from ..config import BUILT_IN, SETTINGS, Policy
 from ..state_files import state_folder
-from . import console, files
+from . import console, settings
 from .console import Parser
-from .settings import without_password
 
 _DESCRIPTION: Final = """\
 Print the settings that apply to a tool, and where each of them came from.
@@ -35,7 +34,7 @@ where settings come from, weakest first:
   built-in, file, profile, tool, environment, the call's own tokenBudget
   The file is the one named by --config or MCP_ENVELOPE_CONFIG, or the nearest
   mcp-envelope.toml or pyproject.toml with [tool.mcp-envelope], from here upwards.
-  For the proxy, one that was only found may lower budgets and nothing else,
+  The proxy lets a file that it merely found lower budgets and do nothing else,
   until you accept it: mcp-envelope trust FILE
 
 exit codes:
@@ -63,46 +62,34 @@ def run(arguments: list[str]) -> int:
     if options.names == names == [_SCHEMA]:
         return _schema(options, parser)
     if len(names) > 1:
-        parser.error(f"one tool at most; {names[1]!r} is one too many")
+        parser.error(f"at most one tool; unexpected argument {names[1]!r}")
     if options.dialect is not None:
-        parser.error("--dialect goes with schema: mcp-envelope config schema --dialect scalpel")
+        parser.error("--dialect works with schema: mcp-envelope config schema --dialect scalpel")
     return _policy(options, names[0] if names else None)
 
 
 def _policy(options: argparse.Namespace, tool: str | None) -> int:
-    if options.config is not None:
-        files.check_config(options.config)  # raises before anything is printed
-    # Complaints are printed below, not logged.
-    settings = Settings(options.config, trust_found=False, say=lambda problem: None)
-    policy = settings.lowered(settings.policy(tool))
+    found = settings.for_proxy(options.config)
+    policy, wrong, notes = found.report(tool)
     rows = [(name, *_row(name, policy)) for name in SETTINGS]
-    wrong = settings.problems(policy.dialect)
     if options.json:
         described = {name: {"value": value, "source": source} for name, value, source in rows}
-        about = {"tool": tool, "file": settings.file, "detail": policy.detail}
-        console.write_json(
-            {**about, "settings": described, "problems": [*wrong, *policy.problems, *settings.ignored()]}
-        )
+        about = {"tool": tool, "file": found.file, "detail": policy.detail}
+        console.write_json({**about, "settings": described, "problems": [*wrong, *notes]})
     else:
         is_terminal = console.is_terminal()
-        cells = [
-            (
-                name,
-                _for_people(name, value) if is_terminal else _on_one_line(value),
-                console.printable(source),
-            )
-            for name, value, source in rows
-        ]
+        shown = _for_people if is_terminal else lambda name, value: _on_one_line(value)
+        cells = [(name, shown(name, value), console.printable(source)) for name, value, source in rows]
         if is_terminal:
             about_tool = f"tool {tool}" if tool is not None else "any tool"
-            console.write_text(console.printable(f"{about_tool}, {settings.file or 'no file'}") + "\n\n")
+            console.write_text(console.printable(f"{about_tool}, {found.file or 'no file'}") + "\n\n")
             cells = [(name, console.shortened(value, _WIDEST), source) for name, value, source in cells]
         # What differs from the defaults stands out.
         header = ("setting", "value", "from")
         console.write_text(console.table(cells, header, dim=lambda row: row[2] == BUILT_IN))
     for problem in wrong:
         console.say("error", problem)
-    for problem in (*policy.problems, *settings.ignored(), *settings.unknown_variables()):
+    for problem in notes:
         console.say("warning", problem)
     return console.BAD_INPUT if wrong else console.OK
 
@@ -111,7 +98,7 @@ def _row(name: str, policy: Policy) -> tuple[Any, str]:
     """Return a setting's value and source; for one that isn't set, the dialect's value."""
     value = policy.in_force(name)
     if name == "vault" and value is not None:
-        value = without_password(value)
+        value = settings.without_password(value)
     return value, policy.sources[name]
 
 
@@ -143,7 +130,7 @@ def _schema(options: argparse.Namespace, parser: Parser) -> int:
     from ..dialects import dialect
 
     if options.config is not None or options.json:
-        parser.error("schema takes no option but --dialect")
+        parser.error("schema takes only the option --dialect")
     file = dialect(options.dialect).file if options.dialect else None
     console.write_json(settings_schema() if file is None else own_file_schema(file))
     return console.OK
@@ -156,5 +143,5 @@ def make_parser() -> Parser:
     add("--tool NAME", 'the same, also for a tool called "schema"', text)
     add("--config FILE", "the file to read (default: the nearest one)")
     add("--json", "print JSON")
-    add("--dialect DIALECT", "with schema: the dialect whose own file it is about", console.dialect_name)
+    add("--dialect DIALECT", "with schema: print that of this dialect's own file", console.dialect_name)
     return parser

@@ -7,7 +7,6 @@ Nothing is written, started or sent anywhere, apart from a question to the Valke
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from . import console, settings
 from .console import Misuse, Parser
 
 _DESCRIPTION: Final = """\
-Look at everything that mcp-envelope depends on, and say what is wrong.
+Check everything that mcp-envelope depends on, and say what is wrong.
 """
 _EPILOG: Final = """\
 exit codes:
@@ -120,18 +119,12 @@ def _clients() -> Iterator[DoctorFinding]:
 
 
 def _settings(options: argparse.Namespace) -> Iterator[DoctorFinding]:
-    from ..config import Settings
-
-    if options.config is not None:
-        from .files import check_config
-
-        check_config(options.config)
-    found = Settings(options.config, trust_found=False, say=lambda problem: None)
-    policy = found.lowered(found.policy())
+    found = settings.for_proxy(options.config)
+    _, wrong, notes = found.report()
     yield DoctorFinding("fine", "settings", found.file or "no file; the defaults and the environment apply")
-    for problem in found.problems(policy.dialect):
+    for problem in wrong:
         yield DoctorFinding("wrong", "settings", problem)
-    for problem in (*policy.problems, *found.ignored(), *found.unknown_variables()):
+    for problem in notes:
         yield DoctorFinding("note", "settings", problem)
 
 
@@ -142,7 +135,7 @@ def _vault(options: argparse.Namespace) -> Iterator[DoctorFinding]:
     try:
         with address.opened() as vault:
             if vault is None:
-                yield DoctorFinding("note", "vault", "none: results are cut, and the rest is not kept")
+                yield DoctorFinding("note", "vault", "none: results are cut, and the rest is discarded")
                 return
             missing = settings.missing_file(vault)
             if missing is not None:
@@ -164,10 +157,9 @@ def _ledger() -> Iterator[DoctorFinding]:
 
     ledger = Ledger()
     try:
-        exists = os.path.exists(ledger.place)
-        found = {would: ledger.totals("client", observed=would) if exists else () for would in (False, True)}
+        found = {would: ledger.totals("client", observed=would) for would in (False, True)}
         if not any(found.values()):
-            yield DoctorFinding("note", "ledger", f"{ledger.place}: no calls were recorded yet")
+            yield DoctorFinding("note", "ledger", f"{ledger.place}: no calls have been recorded yet")
         for observed, totals in found.items():
             for total in totals:
                 would = "would have been cut" if observed else "cut"

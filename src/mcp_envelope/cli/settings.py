@@ -26,7 +26,7 @@ from . import console, files
 from .console import Misuse, Parser
 
 if TYPE_CHECKING:
-    from ..config import Policy
+    from ..config import Policy, Settings
     from ..payload import Payload
     from ..vault.vault import Vault
 
@@ -53,6 +53,7 @@ class VaultAddress(NamedTuple):
         return self.address is not None and self.address.strip().lower() in ("none", "off")
 
     def check(self) -> None:
+        """Report a mistake in the address. Opening it touches nothing yet."""
         address = self.address
         if address is None:
             return
@@ -121,13 +122,19 @@ def missing_file(vault: Vault) -> str | None:
     return vault.store.place if is_file and not os.path.lexists(vault.store.place) else None
 
 
+def for_proxy(config: str | None) -> Settings:
+    """The settings of the proxy, to be looked at. What is wrong with them is for the caller to report."""
+    from ..config import Settings
+
+    if config is not None:
+        files.check_config(config)
+    return Settings(config, trust_found=False, say=lambda problem: None)
+
+
 def vault_options(parser: Parser, config: bool = True) -> None:
-    add = parser.options("the vault")
-    where = "a file, sqlite:///PATH, valkey://HOST:PORT, rediss://HOST:PORT, or none"
-    default = "MCP_ENVELOPE_VAULT, else a file in your state folder"
-    add("--vault URL", f"where whole results are kept: {where} (default: {default})")
+    parser.vault_option("the vault")
     if config:
-        add("--config FILE", "take it from the settings in a mcp-envelope.toml")
+        parser.options("the vault")("--config FILE", "take it from the settings in a mcp-envelope.toml")
 
 
 def policy(config: str | None, tool: str | None = None, spoken: str | None = None) -> Policy | None:

@@ -14,13 +14,13 @@ from . import console, settings
 from .console import Misuse, Parser
 
 _DESCRIPTION: Final = """\
-Show the envelope at work, on a page on this machine: calls as they pass, what
-was kept and what was cut, what each client would show its model, and what was
-saved. It reads the ledger and the vault, and changes nothing.
+Watch the envelope at work, in the browser: calls as they pass, what was kept
+and what was cut, what each client would show its model, and what was saved.
+It reads the ledger and the vault, and changes nothing.
 """
 _EPILOG: Final = """\
-The address has a token in it, which is new each time: whoever has the address
-can read what is stored. Stop with Ctrl-C.
+The address contains a token that is new each time: anyone who has the address
+can read what is stored. Stop it with Ctrl-C.
 
 exit codes:
   0    stopped
@@ -39,10 +39,9 @@ _TAKEN: Final = 1
 def run(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     if lacking("ui"):
-        raise Misuse(f"the page {console.extra('ui')}")
+        raise Misuse(f"this command {console.extra('ui')}")
     import uvicorn
 
-    from ..config import Settings
     from ..ui.app import create_app
     from ..ui.inspector import Inspector
     from ..vault.ledger import Ledger
@@ -56,9 +55,7 @@ def run(arguments: list[str]) -> int:
         return _TAKEN
     port, token, ledger = listening.getsockname()[1], secrets.token_urlsafe(16), Ledger()
     with listening, address.opened() as vault:
-        inspector = Inspector(
-            vault, ledger, Settings(options.config, trust_found=False, say=lambda problem: None)
-        )
+        inspector = Inspector(vault, ledger, settings.for_proxy(options.config))
         hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
         app = create_app(inspector, token, hosts)
         url = f"http://127.0.0.1:{port}/{token}/"
@@ -76,7 +73,7 @@ def run(arguments: list[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser("ui", "[options]", _DESCRIPTION, _EPILOG)
     add = parser.options()
-    add("--port PORT", "the port on this machine (default: any free one)", _port, default=0)
+    add("--port PORT", "the port to listen on (default: any free one)", _port, default=0)
     add("--no-browser", "only print the address")
     settings.vault_options(parser)
     return parser

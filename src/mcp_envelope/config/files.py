@@ -339,7 +339,7 @@ class _Reader:
 def without_rival(layer: dict[str, Given], problems: list[str]) -> None:
     """Take the budget in bytes away if there is one in tokens."""
     if "tokens" in layer and "bytes" in layer:
-        problems.append(f"{layer.pop('bytes').place}: bytes is not used, because tokens is set too")
+        problems.append(f"{layer.pop('bytes').place}: bytes is ignored, because tokens is set as well")
 
 
 def _place(text: str, offset: int) -> str:

@@ -436,7 +436,9 @@ def _allowance(
     if max_bytes is not None:
         return Allowance(max_bytes, "bytes", "bytes", least, ceiling, tuple(problems), is_own, caps)
     if meter == "bytes":
-        problems.append(("meter", f"the meter bytes goes with a budget in bytes; {limits.meter} is used"))
+        problems.append(
+            ("meter", f"the meter bytes works only with a budget in bytes; {limits.meter} is used")
+        )
         meter = None
     return Allowance(tokens, "tokens", meter or limits.meter, least, ceiling, tuple(problems), is_own, caps)
 

@@ -129,6 +129,12 @@ class Settings:
         """Whether the file may say where results are kept: only one that somebody vouches for."""
         return policy.sources.get("vault", "").startswith("environment") or self._file.is_accepted
 
+    def report(self, tool: str | None = None) -> tuple[Policy, tuple[str, ...], tuple[str, ...]]:
+        """Return the policy for a tool of the proxy's, what is wrong with the files, and what else to know."""
+        policy = self.lowered(self.policy(tool))
+        notes = (*policy.problems, *self.ignored(), *self.unknown_variables())
+        return policy, self.problems(policy.dialect), notes
+
     def problems(self, dialect: str = "native") -> tuple[str, ...]:
         """Return what is wrong with the files, including one that the dialect brings along."""
         found: list[str] = []
@@ -187,7 +193,7 @@ class Settings:
         return replace(policy, problems=(*policy.problems, *wrong))
 
     def _advice(self) -> str:
-        return f"; a file that was found, not named, may only lower budgets. {self._how_to_accept()}"
+        return f"; a file that was merely found, not named, may only lower budgets. {self._how_to_accept()}"
 
     def _how_to_accept(self) -> str:
         import shlex
@@ -197,7 +203,7 @@ class Settings:
     def _runs_code(self, name: str, given: Given) -> str:
         if name != "dialect" or not registry.is_code(given.value):
             return ""
-        why = "a file that was found, not named, may not run code"
+        why = "a file that was merely found, not named, may not run code"
         return f"dialect is ignored: {why}. {self._how_to_accept()}"
 
     # -- looking, with the lock held ----------------------------------------------------------------------------

@@ -78,10 +78,7 @@ class Inspector:
         """What was saved, by something or in all."""
         if by not in get_args(By):
             raise Failure("BAD_ARGS", f"Sums are by one of {', '.join(get_args(By))}.")
-        totals = list(self._ledger.totals(by))  # type: ignore[arg-type]
-        if by == "day":
-            totals.sort(key=lambda total: total.group)
-        return [{**msgspec.to_builtins(total), "tokensSaved": total.tokens_saved} for total in totals]
+        return [total.as_json() for total in self._ledger.totals(by)]  # type: ignore[arg-type]
 
     # -- a stored result --------------------------------------------------------------------------------------
 
@@ -145,7 +142,7 @@ class Inspector:
 
     def settings(self, tool: str) -> dict[str, Any]:
         """The settings in force for a tool, and where each of them came from."""
-        policy = self._settings.lowered(self._settings.policy(tool or None))
+        policy, wrong, notes = self._settings.report(tool or None)
         hidden = {"vault"}  # its address may have a password
         return {
             "file": self._settings.file,
@@ -154,11 +151,7 @@ class Inspector:
                 | ({"value": policy.in_force(name)} if name not in hidden else {"value": "…"})
                 for name in SETTINGS
             ],
-            "problems": [
-                *self._settings.problems(policy.dialect),
-                *policy.problems,
-                *self._settings.ignored(),
-            ],
+            "problems": [*wrong, *notes],
         }
 
 
@@ -177,10 +170,9 @@ def _children(value: StoredValue, offset: int) -> Iterator[dict[str, Any]]:
     for at, child in enumerate(value.children(offset)):
         if at == _CHILDREN:
             return
-        path = f"{value.path}/{child.step}"
-        inner = child.large or StoredValue.small(path, bytes(child.raw))
+        inner = value.value_of(child)
         name = child.ordinal if child.member is None else child.member.key
-        yield {**_described(inner.opened()), "path": path, "name": name, "index": child.ordinal}
+        yield {**_described(inner.opened()), "path": inner.path, "name": name, "index": child.ordinal}
 
 
 def _described(value: StoredValue) -> dict[str, Any]:
