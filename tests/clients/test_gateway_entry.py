@@ -155,4 +155,4 @@ def test_once_is_enough() -> None:
 def test_without_a_backup_nothing_can_be_undone() -> None:
     plan = scatter(_read(_gathered(INLINE).text), None)
     assert not plan.is_change
-    assert plan.skipped == [("mcp-envelope", "stands for servers that are in no backup")]
+    assert plan.skipped == [("mcp-envelope", "replaces servers that no backup has")]

@@ -281,7 +281,7 @@ def test_opencode_has_program_and_arguments_in_one_list() -> None:
     remote = '{"mcp": {"r": {"type": "remote", "url": "https://x"}, "servers": {"v": {"command": "v"}}}}'
     plan = wrap(remote, "json")
     assert plan.changed == ["v"]
-    assert plan.skipped == [("r", "has a type that the proxy does not speak")]
+    assert plan.skipped == [("r", "has a transport that the proxy does not support")]
 
 
 def test_goose_has_words_of_its_own() -> None:
@@ -417,7 +417,7 @@ def test_another_command_is_set_if_it_is_named() -> None:
     ("entry", "reason"),
     [
         ({"command": ["npx", 1]}, "command that is neither a string nor a list of strings"),
-        ({"command": ["npx"], "args": []}, "a command with arguments and args"),
+        ({"command": ["npx"], "args": []}, "arguments both in its command and in args"),
         ({"command": ""}, "command that is neither a string nor a list of strings"),
         ({"command": ["", "a"]}, "neither a string nor a list"),
         ({"command": "a", "args": 1}, "not a list of strings"),
@@ -425,18 +425,18 @@ def test_another_command_is_set_if_it_is_named() -> None:
         ({"command": "a", "args": [1]}, "not a list of strings"),
         ({"command": "a", "url": "https://x"}, "both a command and a URL"),
         ({}, "neither a command nor a URL"),
-        ({"url": 5}, "not understood"),
+        ({"url": 5}, "not a string"),
         ({"httpUrl": "https://x", "type": "http"}, "both httpUrl and type"),
         ({"serverUrl": "https://x", "type": "http"}, "both serverUrl and type"),
-        ({"serverUrl": "https://x", "url": "https://x"}, "not understood"),
+        ({"serverUrl": "https://x", "url": "https://x"}, "more than one URL"),
         ({"url": "https://secret@x"}, "secret in its URL"),
         ({"url": "https://x", "oauth": {}}, "has oauth"),
         ({"url": "https://x", "headersHelper": "x"}, "has headersHelper"),
         ({"url": "https://x", "env": {}}, "both a URL and env"),
-        ({"url": "https://x", "type": "ws"}, "does not speak"),
-        ({"url": "https://x", "type": ["http"]}, "does not speak"),
+        ({"url": "https://x", "type": "ws"}, "does not support"),
+        ({"url": "https://x", "type": ["http"]}, "does not support"),
         ({"url": "https://x", "headers": {"A": 1}}, "not strings"),
-        ({"url": "https://x", "headers": {"A=B": "1"}}, "a header cannot have"),
+        ({"url": "https://x", "headers": {"A=B": "1"}}, "an invalid name"),
     ],
 )
 def test_what_cannot_be_wrapped_is_left(entry: dict[str, Any], reason: str) -> None:
@@ -461,8 +461,8 @@ def test_codex_headers_from_the_environment_are_left_to_codex() -> None:
         ({"env": {"MCP_ENVELOPE_HEADER_1": "v", "MORE": "w"}}, "does not match its headers"),
         ({"env": {}}, "does not match its headers"),
         ({"url": "https://y"}, "both a command and a URL"),
-        ({"args": ["proxy"]}, "not understood"),
-        ({"args": ["proxy", "--"]}, "not understood"),
+        ({"args": ["proxy"]}, "unknown arguments"),
+        ({"args": ["proxy", "--"]}, "unknown arguments"),
     ],
 )
 def test_what_cannot_be_unwrapped_is_left(change: dict[str, Any], reason: str) -> None:

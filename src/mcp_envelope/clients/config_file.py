@@ -140,6 +140,14 @@ class ConfigFile:
     def edited(self, edits: Iterable[Edit]) -> str:
         return apply(self.text, edits)
 
+    def edited_to(self, meaning: Any, edits: Iterable[Edit]) -> str | None:
+        """The text after the edits, or None if it would not mean that."""
+        try:
+            text = self.edited(edits)
+            return text if self.syntax.parse(text) == meaning else None
+        except (Overlap, ValueError):  # Unparsable is a ValueError
+            return None
+
     def rewritten(self, server: ServerEntry, change: Change) -> list[Edit]:
         """The edits that change an entry.
 

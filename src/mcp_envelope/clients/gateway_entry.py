@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from . import server_entry
 from .commands import commands
-from .config_file import JSON, ConfigFile, Edit, Overlap, Path, ServerEntry
+from .config_file import JSON, ConfigFile, Edit, Path, ServerEntry
 from .server_entry import GATEWAY, Launch
 from .wrapping import Unsafe, WrapOptions, WrapPlan
 
@@ -54,18 +54,14 @@ def gather(
         elif server_entry.is_remote(server.value) and not options.with_remote:
             plan.remote.append(server.label)
         elif not _can_move(file, server):
-            plan.skipped.append(
-                (
-                    server.label,
-                    "is in a list, in YAML or alone in its file, which --gateway cannot edit",
-                )
-            )
+            reason = "is in a list, in YAML or alone in its file, which --gateway cannot edit"
+            plan.skipped.append((server.label, reason))
         elif server.name in found and "," not in server.name:
             gathered.append(server)
             plan.changed.append(server.label)
             plan.note_login(server, file)
         else:
-            plan.skipped.append((server.label, reasons.get(server.name, "is switched off")))
+            plan.skipped.append((server.label, reasons.get(server.name, "is disabled")))
     if not gathered or plan.already:
         return plan
     launch = options.launch.with_settings(None, options.settings)
@@ -84,16 +80,12 @@ def gather(
 def scatter(file: ConfigFile, backup: ConfigFile | None) -> WrapPlan:
     """The file with the entries back that the gateway stands for."""
     plan = WrapPlan(file, file.text)
-    gateways = [
-        server
-        for server in file.servers()
-        if server_entry.is_gateway(server.value) and _can_move(file, server)
-    ]
-    if not gateways:
+    found = (server for server in file.servers() if server_entry.is_gateway(server.value))
+    gateway = next((server for server in found if _can_move(file, server)), None)
+    if gateway is None:
         return plan
-    gateway = gateways[0]
     if backup is None:
-        plan.skipped.append((gateway.label, "stands for servers that are in no backup"))
+        plan.skipped.append((gateway.label, "replaces servers that no backup has"))
         return plan
     here = {server.path for server in file.servers()}
     gone = [server for server in backup.servers() if server.path not in here]
@@ -136,9 +128,11 @@ def _free(name: str, taken: Sequence[str]) -> str:
 
 def _gathered(file: ConfigFile, paths: Sequence[Path], name: str, value: Mapping[str, Any]) -> str | None:
     """The text with one entry in place of these; None if it would not mean that."""
+    if not paths:
+        return None
     expected = copy.deepcopy(file.value)
     holder = expected
-    for step in paths[0][:-1] if paths else ():
+    for step in paths[0][:-1]:
         holder = holder[step]
     for path in paths:
         holder.pop(path[-1], None)
@@ -148,7 +142,7 @@ def _gathered(file: ConfigFile, paths: Sequence[Path], name: str, value: Mapping
         spans = _spans(file, path, is_alone=bool(edits))
         new = _spelled(file, path, name, value) if not edits else ""
         edits += [Edit(start, end, "" if at else new) for at, (start, end) in enumerate(spans)]
-    return _checked(file, edits, expected) if paths else None
+    return file.edited_to(expected, edits)
 
 
 def _scattered(
@@ -167,15 +161,7 @@ def _scattered(
     spans = _spans(file, gateway.path, is_alone=False)
     between = "" if file.syntax is not JSON else _between(file, spans[0][0])
     edits = [Edit(start, end, "" if at else between.join(texts)) for at, (start, end) in enumerate(spans)]
-    return _checked(file, edits, expected)
-
-
-def _checked(file: ConfigFile, edits: list[Edit], expected: Any) -> str | None:
-    try:
-        text = file.edited(edits)
-        return text if file.syntax.parse(text) == expected else None
-    except (Overlap, ValueError):  # Unparsable is a ValueError
-        return None
+    return file.edited_to(expected, edits)
 
 
 def _spans(file: ConfigFile, path: Path, is_alone: bool) -> list[tuple[int, int]]:

@@ -177,7 +177,7 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 def check(entry: Entry, headers_key: str, is_secret: Callable[[str], bool]) -> None:
     """Check that an entry without the proxy can be wrapped. Raises NotWrappable."""
     if "uri" in entry:
-        raise NotWrappable("is remote in Goose's own way, which the proxy has no place in; change it by hand")
+        raise NotWrappable("is remote in a way that only Goose supports; change it by hand")
     mistakes = _remote_mistakes(entry, headers_key, is_secret) if is_remote(entry) else _local_mistakes(entry)
     for is_wrong, reason in mistakes:
         if is_wrong:
@@ -190,7 +190,7 @@ def _local_mistakes(entry: Entry) -> Iterator[tuple[bool, str]]:
     program = entry["command"][0] if is_inline(entry) else command
     is_understood = isinstance(program, str) and bool(program)
     yield not is_understood, "has a command that is neither a string nor a list of strings"
-    yield is_inline(entry) and "args" in entry, "has a command with arguments and args"
+    yield is_inline(entry) and "args" in entry, "has arguments both in its command and in args"
     yield not _are_strings(args), "has arguments that are not a list of strings"
     yield any(key in entry for key in _URLS), "has both a command and a URL"
 
@@ -200,7 +200,7 @@ def _remote_mistakes(
 ) -> Iterator[tuple[bool, str]]:
     url, headers = entry[_url_key(entry)], entry.get(headers_key, {})
     is_understood = isinstance(url, str) and sum(key in entry for key in _URLS) == 1
-    yield not is_understood, "has a URL that is not understood"
+    yield not is_understood, "has more than one URL, or one that is not a string"
     yield is_secret(url), "has a secret in its URL, which would appear on a command line"
     for key in _CLIENT_ONLY:
         yield key in entry, f"has {key}, which only the client can handle"
@@ -208,11 +208,11 @@ def _remote_mistakes(
         yield key in entry, f"has both a URL and {key}"
     key = _url_key(entry)
     yield key != "url" and "type" in entry, f"has both {key} and type"
-    yield str(entry.get("type", "http")) not in _TRANSPORTS, "has a type that the proxy does not speak"
+    yield str(entry.get("type", "http")) not in _TRANSPORTS, "has a transport that the proxy does not support"
     are_strings = isinstance(headers, dict) and _are_strings(list(headers.values()))
     yield not are_strings, f"has {headers_key} that are not strings"
     bad_name = any("=" in name or not name for name in headers)
-    yield bad_name, f"has {headers_key} with a name that a header cannot have"
+    yield bad_name, f"has {headers_key} with an invalid name"
     yield not isinstance(entry.get(_BEARER, ""), str), f"has a {_BEARER} that is not a string"
 
 
@@ -259,7 +259,7 @@ def unwrapped(entry: Entry, found: Proxied, headers_key: str, had_args: bool) ->
         return _unwrapped_remote(entry, found.server, headers_key)
     mark, command, *args = (*found.server, "", "")[: max(len(found.server), 2)]
     if mark != SEPARATOR or not command:
-        raise NotWrappable("has a proxy with arguments that are not understood")
+        raise NotWrappable("has a proxy with unknown arguments")
     if is_inline(entry):
         return Change({**entry, "command": [command, *args]}, ())
     new = {**entry, command_key(entry): command, "args": args}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from . import server_entry
-from .config_file import ConfigFile, Edit, Overlap, Path, ServerEntry
+from .config_file import ConfigFile, Edit, Path, ServerEntry
 from .server_entry import Change, Launch, NotWrappable
 
 Chosen = Callable[[str], bool]
@@ -164,8 +164,4 @@ def _changed(file: ConfigFile, changes: _Changes) -> str | None:
     for server in file.servers():
         if (made := changes.get(server.path)) is not None:
             edits += file.rewritten(server, made)
-    try:
-        text = file.edited(edits)
-        return text if file.syntax.parse(text) == expected else None
-    except (Overlap, ValueError):  # Unparsable is a ValueError
-        return None
+    return file.edited_to(expected, edits)
