@@ -63,7 +63,7 @@ def test_a_server_with_flaws(run: Run) -> None:
     assert any('redact = "tokens"' in line for line in said["suggestions"])
     (in_front,) = [line for line in said["suggestions"] if "mcp-envelope proxy" in line]
     assert f"mcp-envelope proxy --redact tokens -- {' '.join(warm(SERVER))};" in in_front
-    assert "not called, as they are not marked read-only: write" in outcome.err
+    assert "not called (not marked read-only): write" in outcome.err
 
 
 def test_the_same_behind_the_envelope(run: Run) -> None:
@@ -146,7 +146,7 @@ def test_a_real_server_in_every_format(run: Run, tmp_path: Path) -> None:
     assert "MCP results: 10 of 10" in (tmp_path / "badge.svg").read_text()
     assert ET.parse(tmp_path / "badge.svg").getroot().get("role") == "img"
     markdown = run("--format", "markdown", *command).out.decode()
-    assert "| ✅ | no secret is shown |" in markdown
+    assert "| ✅ | no secrets are exposed |" in markdown
     assert run("--format", "junit", "--output", "check.xml", *command).out == b""
     suite = ET.parse(tmp_path / "check.xml").getroot()
     assert (suite.get("failures"), suite.get("name")) == ("0", "server-everything")
@@ -168,7 +168,7 @@ def test_a_real_server_in_every_format(run: Run, tmp_path: Path) -> None:
         (["--arguments", "broken.json", "--", SERVER], 3, "expected arguments by tool"),
         (["--arguments", "missing.json", "--", SERVER], 3, "cannot read missing.json"),
         (["--badge", "nowhere/x.svg", "--tools", "picture", "--", SERVER], 3, "cannot write nowhere/x.svg"),
-        (["--compare", "--envelope", "--", SERVER], 2, "without --envelope"),
+        (["--compare", "--envelope", "--", SERVER], 2, "cannot be combined with --envelope"),
         (["--format", "xml", "--", SERVER], 2, "'xml' is not one of table"),
     ],
 )

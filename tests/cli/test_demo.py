@@ -20,7 +20,7 @@ def test_in_a_pipe(tmp_path: Path, home: Path) -> None:
     assert "\x1b" not in shown
     assert shown.count("$ mcp-envelope proxy ") == 3
     assert shown.count("envelope_read(handle, ") >= 4
-    assert "pages joined end to end are the original" in shown
+    assert "pages joined end to end match the original" in shown
     assert "UPSTREAM_DIED" in shown
     assert "hint: " in shown
     assert "NO:" not in shown
@@ -33,7 +33,7 @@ def test_without_git_and_unicode(tmp_path: Path) -> None:
     env = environment(MCP_ENVELOPE_VAULT=None, PATH=str(tmp_path), PYTHONIOENCODING="ascii")
     done = subprocess.run(DEMO, cwd=tmp_path, env=env, capture_output=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, b""), done
-    assert "left out: it needs git" in done.stdout.decode()
+    assert "skipped: it needs git" in done.stdout.decode()
     assert "UPSTREAM_DIED" in done.stdout.decode()
 
 

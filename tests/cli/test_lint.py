@@ -243,7 +243,7 @@ def test_a_file_that_may_not_be_written(run: Run, tmp_path: Path, monkeypatch: p
 
 
 WRONG = {
-    "nothing": ([], "a file or a folder is needed"),
+    "nothing": ([], "name a file or a folder"),
     "an option": (["--fixx", "."], "there is no option '--fixx', did you mean --fix?"),
     "a format": ([".", "--format", "xml"], "'xml' is not one of text, json, github, sarif"),
     "a rule": ([".", "--select", "ENV009"], "there is no rule 'ENV009', did you mean ENV00"),

@@ -70,7 +70,7 @@ def test_without_a_command_all_are_listed(capsys: pytest.CaptureFixture[str]) ->
     out, err = capsys.readouterr()
     assert out == ""
     assert all(f"\n  {name} " in err for name in COMMANDS)
-    assert err.endswith("error: a command is needed (see mcp-envelope --help)\n")
+    assert err.endswith("error: no command was given (see mcp-envelope --help)\n")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ STARTED = [sys.executable, "-c", "import sys; sys.stderr.write('started')"]
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["--vault", "foo://bar", "--", *STARTED], 2, "no vault has an address like foo://"),
+        (["--vault", "foo://bar", "--", *STARTED], 2, "a vault cannot have an address like foo://"),
         (["--vault", "sqlite:///", "--", *STARTED], 2, "with three slashes"),
         (["python"], 2, "put -- before the server's command: mcp-envelope proxy -- python"),
         (
@@ -31,7 +31,11 @@ STARTED = [sys.executable, "-c", "import sys; sys.stderr.write('started')"]
         (["--vault", "python", "python", "--observe"], 2, "proxy --vault python -- python --observe (see"),
         (["--bogus", "--", *STARTED], 2, "there is no option '--bogus'"),
         (["--tokns=5", "--", *STARTED], 2, "there is no option '--tokns', did you mean --tokens?"),
-        (["--meter", "bytes", "--tokens", "500", "--", *STARTED], 2, "--meter: the meter bytes goes with"),
+        (
+            ["--meter", "bytes", "--tokens", "500", "--", *STARTED],
+            2,
+            "--meter: the meter bytes works only with",
+        ),
         (
             ["--meter", "exact", "--bytes", "900", "--", *STARTED],
             2,
@@ -44,7 +48,7 @@ STARTED = [sys.executable, "-c", "import sys; sys.stderr.write('started')"]
         (
             ["--listen", "127.0.0.1:0", "--url", "http://127.0.0.1:1/mcp", "--idle", "5"],
             2,
-            "--idle is for a command, not for a --url",
+            "--idle works with a command, not with --url",
         ),
         (
             ["--listen", "127.0.0.1:0", "--", "a-command-that-is-not-there"],

@@ -299,14 +299,14 @@ def test_two_processes_see_the_same(tmp_path: Path) -> None:
 
 USAGE = {
     "word": (["lst"], "'lst' is not one of list, stats, purge, did you mean list?"),
-    "two words": (["list", "stats"], "one word at most; 'stats' is one too many"),
-    "handle": (["list", "--handle", "a"], "--handle goes with purge"),
-    "expired": (["--expired"], "--expired goes with purge"),
-    "yes": (["--yes"], "--yes goes with purge"),
-    "json": (["purge", "--json", "--yes"], "--json goes with list and stats"),
+    "two words": (["list", "stats"], "at most one word; unexpected argument 'stats'"),
+    "handle": (["list", "--handle", "a"], "--handle works with purge"),
+    "expired": (["--expired"], "--expired works with purge"),
+    "yes": (["--yes"], "--yes works with purge"),
+    "json": (["purge", "--json", "--yes"], "--json works with list and stats"),
     "both": (["purge", "--handle", "a", "--expired"], "not allowed with argument"),
     "option": (["--vualt=x"], "there is no option '--vualt', did you mean --vault?"),
-    "address": (["--vault", "http://x"], "no vault has an address like http://"),
+    "address": (["--vault", "http://x"], "a vault cannot have an address like http://"),
 }
 
 

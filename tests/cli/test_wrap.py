@@ -96,7 +96,7 @@ def test_there_and_back(run: Run, file: Path) -> None:
     assert value(file, "fs")["command"] == PROGRAM
     assert value(file, "hub")["url"] == "https://hub.example/mcp"
     assert outcome.err.splitlines() == [
-        "note: remote, left alone without --remote: hub",
+        "note: remote, skipped without --remote: hub",
         f"Wrapped in {file}: fs, git.",
         f"Backup: {backup}. To undo: mcp-envelope unwrap claude-code",
         "Restart the client to use it.",
@@ -199,7 +199,7 @@ def test_a_server_that_may_want_a_login(run: Run, file: Path) -> None:
     for more in ((), ("--gateway",)):
         said = run("wrap", str(file), "--remote", "--yes", *more).err.splitlines()
         assert [line for line in said if "login" in line] == [
-            "If wiki wants a login, run this first, which opens your browser: mcp-envelope login https://wiki.example/mcp"
+            "If wiki requires a login, run this first (it opens your browser): mcp-envelope login https://wiki.example/mcp"
         ]
         assert run("unwrap", str(file), "--yes").code == 0
 
@@ -243,7 +243,7 @@ def test_options_are_passed_on_and_set_again(run: Run, file: Path, home: Path) -
     ("arguments", "said"),
     [
         (["wrap"], "name a client (claude-code, "),
-        (["wrap", "x.json", "--scope", "user"], "--scope goes with a client"),
+        (["wrap", "x.json", "--scope", "user"], "--scope applies to a client"),
         (["wrap", "claude-desktop", "--scope", "project"], "has no project configuration"),
         (["wrap", "x.json", "--tokens", "0"], "0 is not a positive number"),
         (["wrap", "x.json", "--tokens", "5", "--bytes", "5"], "not allowed with"),
@@ -266,7 +266,7 @@ def test_no_file(run: Run, home: Path) -> None:
     assert outcome.code == 3
     project, user = home / "site" / ".cursor" / "mcp.json", home / ".cursor" / "mcp.json"
     assert outcome.err == f"error: no configuration found for cursor; looked for {project}, {user}\n"
-    assert run("wrap", "cursr").err == "error: no client or file is called cursr, did you mean cursor?\n"
+    assert run("wrap", "cursr").err == "error: there is no client or file named cursr, did you mean cursor?\n"
 
 
 def test_a_file_without_servers(run: Run, file: Path) -> None:
@@ -334,7 +334,7 @@ def test_what_changed_meanwhile_stays(run: Run, file: Path) -> None:
     outcome = run("unwrap", str(file), "--yes")
     backup = file.with_name(file.name + SUFFIX)
     assert file.read_text() == SERVERS.replace('"account": "hunter2"', '"account": "other"')
-    assert f"the backup from before it stays: {backup}" in outcome.err
+    assert f"the backup is kept: {backup}" in outcome.err
     assert backup.read_text() == SERVERS
     now = file.read_text()
     run("wrap", str(file), "--yes")
@@ -382,7 +382,7 @@ def test_a_folder_that_cannot_be_written(run: Run, file: Path, monkeypatch: pyte
     monkeypatch.setattr(tempfile, "mkstemp", denied)
     outcome = run("wrap", str(file), "--yes")
     assert outcome.code == 3
-    assert f"error: cannot write {file}: permission denied; the file is as it was\n" in outcome.err
+    assert f"error: cannot write {file}: permission denied; the file is unchanged\n" in outcome.err
     assert file.read_text() == SERVERS
     assert os.listdir(file.parent) == [file.name]
 
@@ -399,7 +399,7 @@ def test_another_program_writes_while_we_ask(run: Run, file: Path, monkeypatch: 
     monkeypatch.setattr(sys, "stdin", stdin)
     outcome = run("wrap", str(file))
     assert outcome.code == 3
-    assert "was changed by another program just now" in outcome.err
+    assert "another program has just changed" in outcome.err
     assert file.read_text() == "{}"
 
 
@@ -442,7 +442,7 @@ def test_what_the_client_starts(run: Run, file: Path, home: Path, monkeypatch: p
     ("arguments", "code", "said"),
     [
         (["--config", "nowhere.toml"], 3, "cannot read nowhere.toml"),
-        (["--vault", "foo://bar"], 2, "no vault has an address like foo://"),
+        (["--vault", "foo://bar"], 2, "a vault cannot have an address like foo://"),
         (["--vault", "valkey://127.0.0.1:1"], 2, "pip install"),
         (["--remote"], 2, "--remote: needs the extra [http]: pip install 'mcp-envelope[http]'"),
     ],
@@ -621,4 +621,4 @@ def test_all_clients_there_and_back(run: Run, file: Path, home: Path) -> None:
 
 def test_all_clients_of_which_there_are_none(run: Run) -> None:
     outcome = run("wrap", "--all", "--yes")
-    assert (outcome.code, outcome.err) == (3, "error: no client has a configuration with servers here\n")
+    assert (outcome.code, outcome.err) == (3, "error: no client configuration with servers was found\n")

@@ -235,7 +235,7 @@ def test_an_event_that_cannot_be_read_leaves_the_result_alone(tmp_path: Path, st
     # Not 2: with that, Claude Code would tell its model of an error.
     assert said.code == 1
     assert said.out == b""
-    assert said.err.startswith("error: the result stays as it is: ")
+    assert said.err.startswith("error: the result is left unchanged: ")
     assert said.err.count("\n") == 1
 
 

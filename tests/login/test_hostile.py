@@ -232,7 +232,7 @@ def test_the_address_of_the_redirect_may_be_pasted(site: Site, tmp_path: Path) -
         started.say(answer)
         code, said = started.end()
     assert code == 0
-    assert "that is not the address" in said
+    assert "that is not the redirect address" in said
 
 
 def test_a_code_that_was_used_is_worth_nothing(site: Site, tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_login_for_more_rights_than_the_program_was_registered_for(site: Site,
         await client.call_tool("hello", {"name": "first"})
         site.server.changes["/mcp"] = lambda status_code, headers, body: (403, refusal, b"")
         assert "wants more rights" in talks.said(await client.call_tool("hello", {"name": "second"}))
-        assert status(tmp_path)[0]["state"] == "more rights needed"
+        assert status(tmp_path)[0]["state"] == "more scopes needed"
         del site.server.changes["/mcp"]
         code, words = await anyio.to_thread.run_sync(log_in, tmp_path, site.url)
         assert code == 0, words

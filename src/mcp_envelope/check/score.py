@@ -58,14 +58,14 @@ def scores(found: Probe, by_client: Mapping[str, Probe] = MappingProxyType({})) 
     by_each = [(by, _results(by_client.get(by.name, found))) for by in known]
     return [
         *(_fits(by, calls) for by, calls in by_each),
-        _each("valid", "structures conform to their output schema", found.calls, _is_valid),
+        _each("valid", "structured results match their output schema", found.calls, _is_valid),
         _pictures(results),
         _each(
             "reachable", "the rest of a large result can be read", results, _by_each(by_each, _is_reachable)
         ),
-        _each("noted", "what was cut is announced where models read", results, _by_each(by_each, _is_noted)),
-        _each("errors", "mistakes are answered with words and no traceback", found.calls, _is_plain_failure),
-        _each("secrets", "no secret is shown", results, _shows_no_secret),
+        _each("noted", "cuts are announced where models see it", results, _by_each(by_each, _is_noted)),
+        _each("errors", "errors are explained, without a traceback", found.calls, _is_plain_failure),
+        _each("secrets", "no secrets are exposed", results, _shows_no_secret),
         _twice(results),
         _weight(found.tools),
     ]
@@ -94,21 +94,23 @@ def suggestions(
     advice = []
     if is_too_large:
         largest = max(_tokens(call) for call in calls if call.result is not None)
-        advice.append(f"The largest result has {largest:,} tokens, which is more than some clients take.")
+        advice.append(f"The largest result has {largest:,} tokens, which is more than some clients accept.")
     if "secrets" in failed:
-        advice.append(f'Secrets are shown. In mcp-envelope.toml: redact = "{_level(calls)}"')
+        advice.append(f'Results expose secrets. In mcp-envelope.toml: redact = "{_level(calls)}"')
     if is_bare and (is_too_large or "secrets" in failed):
         redact = ["--redact", _level(calls)] if "secrets" in failed else []
         behind = ["--url", server] if isinstance(server, str) else ["--", *server]
         advice.append(
             f"Put the proxy in front: {shlex.join(['mcp-envelope', 'proxy', *redact, *behind])}; "
-            f"a server in Python can have the envelope in itself: {_IN_PYTHON}"
+            f"a Python server can include the envelope itself: {_IN_PYTHON}"
         )
     if "valid" in failed:
-        advice.append("Structures break the schema that the server lists; strict clients drop such results.")
+        advice.append(
+            "Structured results violate the schema that the server lists; strict clients reject them."
+        )
     if "errors" in failed:
         advice.append(
-            "Answer mistakes with isError and a sentence that says what to do; keep tracebacks in the log."
+            "Report errors with isError and a sentence that says what to do; keep tracebacks in the log."
         )
     if "weight" in failed:
         advice.append(
@@ -205,7 +207,7 @@ def _pictures(calls: Sequence[Called]) -> Score:
         for call, image in images
         if len(image["data"]) > most or dimensions(encode(image["data"])) is None
     ]
-    passed, title = len(images) - len(failing), "images are of a size that clients show"
+    passed, title = len(images) - len(failing), "images are small enough for clients to show"
     return Score("pictures", title, passed, len(images), failing[:_EXAMPLES])
 
 
@@ -249,7 +251,7 @@ def _is_plain_failure(call: Called) -> bool | None:
 
 
 def _level(calls: Sequence[Called]) -> str:
-    """The least that must be masked so that no secret is shown."""
+    """The least that must be masked so that no secrets are exposed."""
     leaking = [call for call in calls if not _shows_no_secret(call)]
     return "keys" if any(_shows_no_secret(call, "tokens") for call in leaking) else "tokens"
 

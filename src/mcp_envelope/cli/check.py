@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from ..check.score import Score
 
 _DESCRIPTION: Final = """\
-Call a server's tools and say what clients make of the results: whether they
-fit, are valid, keep their pictures, can be read on, and show no secret.
+Call a server's tools and score the results: whether they fit, are valid, have
+images that clients can show, can be read to the end, and expose no secrets.
 """
 _EPILOG: Final = """\
-Only tools that are marked read-only are called, unless --all says otherwise.
+Only tools that are marked read-only are called, unless you add --all.
 Arguments come from --arguments, a JSON file such as
   {"search": {"query": "error"}, "read": [{"id": 1}, {"id": 2}]}
-and are otherwise the least that a tool's input schema allows.
+Without it, they are the smallest that a tool's input schema allows.
 
 exit codes:
   0    every check that applies passed
-  1    one did not, or the server could not be reached
+  1    a check failed, or the server could not be reached
   2    wrong usage
   3    a file cannot be read or written
 
@@ -51,17 +51,13 @@ _BAD: Final = 1
 
 
 def run(arguments: list[str]) -> int:
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    command = arguments[at + 1 :]
-    options = make_parser().parse_args(arguments[:at])
-    if bool(command) == bool(options.url):
-        raise Misuse(
-            "name one server: --url URL, or its command after --, as in: mcp-envelope check -- npx -y SERVER"
-        )
+    arguments, command = proxy.split(arguments)
+    options = make_parser().parse_args(arguments)
+    proxy.check_server(options, command, "check")
     if lacking("sdk"):
         raise Misuse(f"check {console.extra('sdk')}")
     if options.compare and (options.envelope or options.format != "table"):
-        raise Misuse("--compare goes with --format table, and without --envelope")
+        raise Misuse("--compare needs --format table, and cannot be combined with --envelope")
     given = _arguments(options.arguments)
     target = options.url or command
     from ..check import report, score
@@ -175,10 +171,10 @@ def _tell(found: Probe, advice: Sequence[str]) -> None:
             "warning", "no tool was called: none is marked read-only; name some with --tools, or use --all"
         )
     elif found.left:
-        console.say("note", f"not called, as they are not marked read-only: {', '.join(found.left)}")
+        console.say("note", f"not called (not marked read-only): {', '.join(found.left)}")
     if made_up:
         names = ", ".join(dict.fromkeys(made_up))
-        console.say("note", f"failed with made-up arguments, so give some with --arguments: {names}")
+        console.say("note", f"failed with made-up arguments (provide real ones with --arguments): {names}")
     for line in advice:
         console.say("hint", line)
 
@@ -213,12 +209,12 @@ def make_parser() -> Parser:
     add = parser.options()
     add("--url URL", "the server's address")
     add("--tools NAMES", "call only these, separated by commas", console.names, default=[])
-    add("--all", "call all tools, also those that are not marked read-only")
+    add("--all", "call all tools, even those that are not marked read-only")
     add("--arguments FILE", "a JSON file with the arguments of calls, by tool")
     add("--envelope", "put the proxy in front of the server first")
-    add("--compare", "both: bare, and behind the proxy")
+    add("--compare", "compare the bare server with the proxy in front of it")
     add("--format FORMAT", f"what to print: {', '.join(_FORMATS)}", console.one_of(_FORMATS), default="table")
-    add("--output FILE", "print it there")
+    add("--output FILE", "write the report there")
     add("--badge FILE", "write an SVG with the number of checks that passed")
-    add("--timeout SECONDS", "the most that a call may take (default: 30)", _seconds, default=30.0)
+    add("--timeout SECONDS", "how long a call may take (default: 30)", _seconds, default=30.0)
     return parser

@@ -95,12 +95,17 @@ class Parser(argparse.ArgumentParser):
         limit("--bytes N", "the same in bytes", positive_number)
         add("--meter METER", meter, meter_name)
 
+    def vault_option(self, title: str = "") -> None:
+        where = "a file, sqlite:///PATH, valkey://HOST:PORT, rediss://HOST:PORT, or none"
+        default = "MCP_ENVELOPE_VAULT, else a file in your state folder"
+        self.options(title)("--vault URL", f"where whole results are kept: {where} (default: {default})")
+
     def parse_args(self, args: Sequence[str], namespace: Any = None) -> Any:  # type: ignore[override]
         known, unknown = self.parse_known_args(args, namespace)
         if unknown:
             name = unknown[0].partition("=")[0]
             self.check_option(name)
-            self.error(f"one {self._takes} at most; {name!r} is one too many")
+            self.error(f"at most one {self._takes}; unexpected argument {name!r}")
         return known
 
     def check_option(self, name: str) -> None:

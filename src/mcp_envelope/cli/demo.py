@@ -9,15 +9,15 @@ from . import console
 from .console import Misuse, Parser
 
 _DESCRIPTION: Final = """\
-Flood the proxy with real servers, and show each result before and after. Every
-promise is checked: the sizes, the schema, the pages read back. Nothing needs a
-network, and nothing of yours is read or changed.
+Run real servers through the proxy, and show each result before and after. Every
+promise is checked: sizes, schema, and the pages that are read back. It needs no
+network, and neither reads nor changes anything of yours.
 """
 _EPILOG: Final = """\
 exit codes:
   0    every promise was kept
-  1    one was not
-  2    something to install is missing
+  1    a promise was broken
+  2    something is not installed
 
 examples:
   mcp-envelope demo

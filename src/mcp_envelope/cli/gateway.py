@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 _DEFAULT: Final = ".mcp.json"
 _DESCRIPTION: Final = """\
-Serve all MCP servers of a configuration as one: each tool with its server's
-name in front (git__git_status), one envelope_read for all. A server is started
-when it is needed; one that fails costs its own tools only.
+Serve all MCP servers in a client's configuration as one. Tools are prefixed
+with the name of their server (git__git_status), and one envelope_read serves
+them all. A server starts when it is first needed; if one fails, only its own
+tools are missing.
 """
 _EPILOG: Final = """\
 examples:
@@ -40,10 +41,10 @@ examples:
   mcp-envelope wrap cursor --gateway    # put it into a client's configuration
 
 exit codes:
-  0    the client has closed its end
+  0    the client has disconnected
   1    cannot listen on the address given with --listen
   2    wrong usage
-  3    a file cannot be read or understood, or it has no servers
+  3    a file cannot be read or parsed, or has no servers
   143  terminated
 """
 
@@ -211,5 +212,7 @@ def make_parser() -> Parser:
     shapes = "full: git__git_status (the default); short: git_status, unless two servers have it"
     add("--names SHAPE", shapes, console.one_of(("full", "short")), default="full")
     proxy.result_options(parser)
-    proxy.listen_options(parser, "one process of each server for all clients (default: one for each session)")
+    proxy.listen_options(
+        parser, "share one process per server between all clients (default: one per session)"
+    )
     return parser

@@ -6,26 +6,26 @@ wrong here must not cost the user a result, so it is reported on standard error,
 
 from __future__ import annotations
 
-import os
+import argparse
 import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from . import console
+from . import console, proxy
 from .console import Parser
 
 if TYPE_CHECKING:
     from ..gateway import Gateway
 
 _DESCRIPTION: Final = """\
-Seal the result of a tool's call that a coding agent hands over on standard input.
-The agent's plugin runs this; --plugin prints where that plugin is.
+Seal a tool's result that a coding agent passes on standard input. The agent's
+plugin runs this; --plugin prints where that plugin is.
 """
 _EPILOG: Final = """\
 exit codes:
-  0    done; without output, the result stays as it is
-  1    the event cannot be read; the result stays as it is
+  0    done; without output, the result is left unchanged
+  1    the event cannot be read; the result is left unchanged
   2    wrong usage
 
 examples:
@@ -34,7 +34,6 @@ examples:
 """
 # The module and the plugin of each host.
 HOSTS: Final = {"claude-code": ("claude_code", "claude-code"), "opencode": ("opencode", "opencode.js")}
-_DEFAULT_VAULT: Final = "default"
 
 
 def run(arguments: list[str]) -> int:
@@ -49,7 +48,7 @@ def run(arguments: list[str]) -> int:
     try:
         answer = host.answer(data, gateway)
     except Exception as error:
-        console.say("error", f"the result stays as it is: {type(error).__name__}: {error}")
+        console.say("error", f"the result is left unchanged: {type(error).__name__}: {error}")
         return 1
     finally:
         gateway.close()
@@ -60,13 +59,10 @@ def run(arguments: list[str]) -> int:
 
 def gateway_of(server: str, vault: str | None = None) -> Gateway:
     """Return a gateway with the user's settings. What was only found in a project may lower budgets, no more."""
-    from ..config import Settings
     from ..gateway import Gateway
 
-    settings = Settings(
-        None, dict(os.environ), trust_found=False, say=lambda problem: console.say("warning", problem)
-    )
-    return Gateway(settings, vault=vault or settings.policy().vault or _DEFAULT_VAULT, server=server)
+    settings, place = proxy.settings_of(argparse.Namespace(vault=vault))
+    return Gateway(settings, vault=place, server=server)
 
 
 def make_parser() -> Parser:

@@ -66,7 +66,7 @@ def run(arguments: list[str]) -> int:
         console.write_out((_list() if options.list else _explain(options.explain)).encode())
         return console.OK
     if not options.paths:
-        parser.error("a file or a folder is needed")
+        parser.error("name a file or a folder")
     if files.STDIN in options.paths and len(options.paths) > 1:
         parser.error("- cannot be combined with other paths")
     if options.stdin_filename and files.STDIN not in options.paths:

@@ -19,6 +19,8 @@ from . import console
 from .console import BadInput, Misuse, Parser
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from ..login.oauth import Wanted
     from ..login.redirect import Listener
     from ..login.store import Grant, Login, LoginStore
@@ -26,13 +28,13 @@ if TYPE_CHECKING:
 _FAILED: Final = 1
 _PATIENCE: Final = 300
 _DESCRIPTION: Final = """\
-Log in to an MCP server with a URL. The proxy uses the login from then on, and
-renews its token; it belongs to this address and is sent nowhere else.
+Log in to a remote MCP server. From then on the proxy uses the login, and renews
+its token, which belongs to this address and is sent nowhere else.
 """
 _EPILOG: Final = """\
 exit codes:
   0    done
-  1    the login failed, was refused, or nobody finished it
+  1    the login failed, was refused, or was not completed in time
   2    wrong usage
   3    a secret or the login cannot be read or written
 
@@ -68,13 +70,13 @@ def run(arguments: list[str]) -> int:
         console.say("error", f"not logged in: {error}")
         return _FAILED
     except TimeoutError:
-        console.say("error", f"not logged in: nobody finished it within {options.timeout} seconds")
+        console.say("error", f"not logged in: the login was not completed within {options.timeout} seconds")
         return _FAILED
     except Unstorable as error:
         raise BadInput(str(error)) from None
     except OSError as error:
-        raise BadInput(f"the login cannot be received or kept: {console.reason(error)}") from None
-    console.say("done", f"Logged in to {url}, by {login.issuer or 'the server itself'}.")
+        raise BadInput(f"the login cannot be received or stored: {console.reason(error)}") from None
+    console.say("done", f"Logged in to {url}, through {login.issuer or 'the server itself'}.")
     console.say(
         "done", f"Kept in {place(store, login)}. To undo: {console.command('mcp-envelope', 'logout', url)}"
     )
@@ -90,9 +92,7 @@ def server_url(text: str | None) -> str:
     try:
         return canonical(text)
     except ValueError:
-        raise Misuse(
-            f"the address of a server is wanted, such as https://example.com/mcp, not {text!r}"
-        ) from None
+        raise Misuse(f"expected a server's address such as https://example.com/mcp, not {text!r}") from None
 
 
 def require_extra() -> None:
@@ -110,16 +110,16 @@ def place(store: LoginStore, login: Login) -> str:
 def _check(options: argparse.Namespace) -> str:
     """Check what is asked for; returns the client's secret."""
     if options.client_secret_env and options.client_secret_file:
-        raise Misuse("--client-secret-env and --client-secret-file: one is enough")
+        raise Misuse("use either --client-secret-env or --client-secret-file")
     has_secret = options.client_secret_env or options.client_secret_file
     if (has_secret or options.private_key_file) and not options.client_id:
-        raise Misuse("a client's secret or key goes with --client-id")
+        raise Misuse("a client secret or key needs --client-id")
     if options.private_key_file and (has_secret or not options.client_credentials):
-        raise Misuse("--private-key-file goes with --client-credentials, in the place of a secret")
+        raise Misuse("--private-key-file needs --client-credentials, and takes the place of a secret")
     if options.client_credentials and not (has_secret or options.private_key_file):
         raise Misuse("--client-credentials needs --client-id, and a secret or --private-key-file")
     if options.client_id and options.client_metadata_url:
-        raise Misuse("--client-id and --client-metadata-url: one is enough")
+        raise Misuse("use either --client-id or --client-metadata-url")
     document = options.client_metadata_url or "https://example.com/client"
     if not document.startswith("https://") or document.count("/") < 3 or document.endswith(".com/"):
         raise Misuse("--client-metadata-url must be an https address with a path")
@@ -129,10 +129,8 @@ def _check(options: argparse.Namespace) -> str:
             raise Misuse(f"the environment variable {options.client_secret_env} is not set")
         return secret
     if options.client_secret_file:
-        try:
+        with console.trouble(f"read {options.client_secret_file}"):
             return Path(options.client_secret_file).read_text().strip()
-        except (OSError, ValueError) as error:
-            raise BadInput(f"cannot read {options.client_secret_file}: {console.reason(error)}") from None
     return ""
 
 
@@ -143,9 +141,7 @@ def _wanted(options: argparse.Namespace, known: Login | None, secret: str) -> Wa
     client_id, issuer = options.client_id or "", options.issuer or ""
     document = options.client_metadata_url or os.environ.get("MCP_ENVELOPE_CLIENT_METADATA_URL") or ""
     grant: Grant = "client_credentials" if options.client_credentials else "authorization_code"
-    key_file = ""
-    if options.private_key_file:
-        key_file = os.path.abspath(options.private_key_file)
+    key_file = os.path.abspath(options.private_key_file) if options.private_key_file else ""
     if known is not None and not client_id and not options.client_metadata_url:
         document = document or known.client_metadata_url
         if known.is_registered_by_hand:
@@ -186,35 +182,30 @@ async def _log_in(options: argparse.Namespace, wanted: Wanted, known: Login | No
 
 
 def _show(address: str, no_browser: bool, listener: Listener) -> None:
-    if no_browser:
-        console.write_text(f"{address}\n")
-        elsewhere = (
-            f"on another computer, the browser ends at an address that begins with {listener.redirect_uri}"
-        )
-        console.say("note", "open this address, and log in")
-        console.say("note", f"{elsewhere}; paste that here")
-    else:
+    if not no_browser:
         import webbrowser
 
-        console.say("note", "a browser opens; if it does not, open this address, or use --no-browser:")
+        console.say("note", "opening your browser; if that fails, open this address, or use --no-browser:")
         console.say("hint", address)
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-    if no_browser and sys.stdin is not None:
-        import asyncio
+    else:
+        console.write_text(f"{address}\n")
+        console.say("note", "open this address, and log in")
+        elsewhere = f"a browser on another computer ends up at an address like {listener.redirect_uri}?code=…"
+        console.say("note", f"{elsewhere}; paste that address here")
+        if sys.stdin is not None:
+            import asyncio
 
-        loop = asyncio.get_running_loop()
-        threading.Thread(target=_read_pasted, args=(listener, loop), daemon=True).start()
+            loop = asyncio.get_running_loop()
+            threading.Thread(target=_read_pasted, args=(listener, loop), daemon=True).start()
 
 
-def _read_pasted(listener: Listener, loop: object) -> None:
+def _read_pasted(listener: Listener, loop: AbstractEventLoop) -> None:
     """Runs in a thread of its own, which nobody waits for, since reading cannot be interrupted."""
-    from asyncio import AbstractEventLoop
-
-    assert isinstance(loop, AbstractEventLoop)
 
     def take(line: str) -> None:
         if not listener.take(line):
-            console.say("warning", "that is not the address that this login ends at")
+            console.say("warning", "that is not the redirect address of this login")
 
     try:
         for line in sys.stdin:
@@ -229,23 +220,23 @@ def make_parser() -> Parser:
     parser.add_argument("url", nargs="?", metavar="URL", type=console.plain_text, help="the server's address")
     text, number = console.plain_text, console.positive_number
     add = parser.options()
-    add("--no-browser", "print the address to open, and take the redirect's address pasted back")
+    add("--no-browser", "print the address to open, and let you paste the redirect's address")
     add(
         "--scope SCOPES",
-        "ask for these rights, separated by spaces (default: what the server asks for)",
+        "request these scopes, separated by spaces (default: those that the server asks for)",
         text,
     )
-    seconds = f"how long a person has (default: {_PATIENCE})"
+    seconds = f"how long to wait for you (default: {_PATIENCE})"
     add("--timeout SECONDS", seconds, number, default=_PATIENCE)
-    add = parser.options("how this program is known to the authorization server")
-    add("--client-id ID", "it was registered there by hand, under this id", text)
-    add("--client-secret-env VARIABLE", "its secret is in this environment variable", text)
-    add("--client-secret-file FILE", "its secret is in this file", text)
+    add = parser.options("how the authorization server knows this program")
+    add("--client-id ID", "the id under which it was registered by hand", text)
+    add("--client-secret-env VARIABLE", "the environment variable that has its secret", text)
+    add("--client-secret-file FILE", "the file that has its secret", text)
     document = "the address of its client metadata document (default: MCP_ENVELOPE_CLIENT_METADATA_URL)"
     add("--client-metadata-url URL", document, text)
-    add("--redirect-port PORT", "the port of the redirect, if it was registered with one", number)
-    add("--issuer URL", "log in at this authorization server, and at no other", text)
-    add = parser.options("machines")
-    add("--client-credentials", "log in as this program itself; no person is asked")
-    add("--private-key-file FILE", "show who it is with this key (PEM), not with a secret", text)
+    add("--redirect-port PORT", "the port of the redirect address, if it was registered with one", number)
+    add("--issuer URL", "use this authorization server, and no other", text)
+    add = parser.options("logging in without a person")
+    add("--client-credentials", "log in as this program itself")
+    add("--private-key-file FILE", "authenticate with this key (PEM) instead of a secret", text)
     return parser

@@ -10,7 +10,7 @@ from .console import BadInput, Parser
 from .login import server_url
 
 _DESCRIPTION: Final = """\
-Forget the login at a server, and tell the authorization server so. What was
+Forget the login to a server, and revoke its token. The client that was
 registered for it is forgotten, too.
 """
 _EPILOG: Final = """\
@@ -51,9 +51,7 @@ def run(arguments: list[str]) -> int:
     elif is_revoked:
         console.say("done", f"Logged out of {url}; its token is revoked.")
     else:
-        console.say(
-            "done", f"Logged out of {url}; the authorization server was not told, or did not take note."
-        )
+        console.say("done", f"Logged out of {url}; its token could not be revoked.")
     return console.OK
 
 

@@ -17,24 +17,24 @@ from .console import BadInput, Misuse, Parser
 
 # Each is a module in this package, with `run(arguments) -> exit code`.
 COMMANDS: Final = {
-    "demo": "flood the proxy with real servers, and show it before and after",
+    "demo": "run real servers through the proxy, and show results before and after",
     "proxy": "run in front of an MCP server",
-    "login": "log in to a server with a URL, for the proxy",
-    "logout": "forget a login, and tell the server that gave it",
-    "status": "list the logins: who gave them, what for, until when",
-    "gateway": "run in front of all servers of a client's configuration, as one",
+    "login": "log in to a remote server, for the proxy",
+    "logout": "forget a login, and revoke its token",
+    "status": "list the logins: issuer, scopes, expiry",
+    "gateway": "run in front of all servers in a client's configuration, as one",
     "seal": "fit a tool's payload into a budget and print the result",
-    "read": "read a stored result page by page, by query or by search",
+    "read": "read a stored result by page, query or search",
     "vault": "list and delete stored results",
     "check": "score a server's results: do they fit, are they valid, can the rest be read",
     "stats": "show what was saved, by tool, server, client or day",
-    "ui": "show calls as they pass, what was cut and what was saved, on a page",
+    "ui": "watch calls in the browser: what was cut, and what was saved",
     "doctor": "check what is installed, wrapped and working",
     "config": "print the settings that apply to a tool, and where they came from",
-    "trust": "accept a settings file that the proxy finds in a working folder",
+    "trust": "accept a settings file that the proxy finds in a project folder",
     "completion": "print a script that completes commands and options in bash, zsh or fish",
     "hook": "seal a result for a coding agent's plugin",
-    "serve": "serve envelope_read alone, beside a hook or a guardrail",
+    "serve": "serve only envelope_read, for use with a hook or a guardrail",
     "lint": "find MCP tools that bypass the envelope",
     "wrap": "put the proxy in front of the servers in a client's configuration",
     "unwrap": "remove the proxy again, byte for byte",
@@ -88,7 +88,7 @@ def _dispatch(arguments: list[str]) -> int:
     if sys.stderr is not None:
         parser.print_help(sys.stderr)
         sys.stderr.write("\n")
-    parser.error("a command is needed")
+    parser.error("no command was given")
 
 
 def make_parser() -> Parser:

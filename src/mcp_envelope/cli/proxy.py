@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION: Final = """\
 Sit between an MCP client and a server. Results that are too large are cut to
-fit, stay valid, and say how to read on. Everything else passes unchanged.
+fit, stay valid, and say how to read the rest. Everything else passes unchanged.
 """
 _EPILOG: Final = """\
 examples:
@@ -44,9 +44,9 @@ exit codes:
   the server's own, or
   1    cannot listen on the address given with --listen
   2    wrong usage
-  3    the file named with --config cannot be read or understood
+  3    the file named with --config cannot be read or parsed
   126  the server's command cannot be run
-  127  there is no such command
+  127  the server's command was not found
 """
 # As in shells.
 _CANNOT_START: Final = 126
@@ -66,11 +66,7 @@ _DEFAULT_VAULT: Final = "default"
 
 def run(arguments: list[str]) -> int:
     parser = make_parser()
-    if "--" in arguments:
-        at = arguments.index("--")
-        arguments, command = arguments[:at], arguments[at + 1 :]
-    else:
-        command = []
+    arguments, command = split(arguments)
     options, stray = parser.parse_known_args(arguments)
     if stray:
         parser.check_option(stray[0].partition("=")[0])
@@ -78,6 +74,18 @@ def run(arguments: list[str]) -> int:
         meant = console.command("mcp-envelope", "proxy", *arguments[:at], "--", *arguments[at:])
         parser.error(f"put -- before the server's command: {meant}")
     return _run(options, command)
+
+
+def split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The options, and the server's command after them."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:at], arguments[at + 1 :]
+
+
+def check_server(options: argparse.Namespace, command: list[str], name: str) -> None:
+    if bool(command) == bool(options.url):
+        example = f"mcp-envelope {name} -- npx -y SERVER"
+        raise Misuse(f"name one server: --url URL, or its command after --, as in: {example}")
 
 
 def _first_word(parser: Parser, arguments: list[str]) -> int:
@@ -90,18 +98,15 @@ def _first_word(parser: Parser, arguments: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, command: list[str]) -> int:
-    if bool(command) == bool(options.url):
-        raise Misuse(
-            "name one server: --url URL, or its command after --, as in: mcp-envelope proxy -- npx -y SERVER"
-        )
+    check_server(options, command, "proxy")
     check_listening(options)
     for name in _PROCESSES:
         if getattr(options, name) and options.url:
-            raise Misuse(f"--{name} is for a command, not for a --url")
+            raise Misuse(f"--{name} works with a command, not with --url")
     if not options.url and (options.header_env or options.bearer_env or options.transport or options.plain):
         raise Misuse("--header-env, --bearer-env, --transport and --plain need --url")
     if options.plain and (options.listen or options.observe):
-        raise Misuse("--plain goes with neither --listen nor --observe")
+        raise Misuse("--plain cannot be combined with --listen or --observe")
     check(options)
     observed = _Observed()
     code = _serve(options, command, observed)
@@ -369,14 +374,14 @@ def settings_of(options: argparse.Namespace) -> tuple[Settings, str]:
     """The settings and the vault. A settings file that was only found may be a stranger's, so it is not trusted."""
     from ..config import PREFIX, Settings
 
-    environ = dict(os.environ)
+    given, environ = vars(options), dict(os.environ)
     for name in ("tokens", "bytes", "meter", "redact"):
-        if (value := getattr(options, name)) is not None:
+        if (value := given.get(name)) is not None:
             environ[PREFIX + name.upper()] = str(value)
     settings = Settings(
-        options.config, environ, trust_found=False, say=lambda problem: console.say("warning", problem)
+        given.get("config"), environ, trust_found=False, say=lambda problem: console.say("warning", problem)
     )
-    return settings, options.vault or settings.policy().vault or _DEFAULT_VAULT
+    return settings, given.get("vault") or settings.policy().vault or _DEFAULT_VAULT
 
 
 def short_name(command: list[str]) -> str:
@@ -403,23 +408,19 @@ def make_parser() -> Parser:
     header = "send a header whose value is in an environment variable; repeatable"
     add("--header-env NAME=VARIABLE", header, **several)
     add("--bearer-env VARIABLE", "send Authorization: Bearer, with the token from the variable")
-    add("--plain", "only carry messages to the server and back: change, keep and count nothing")
-    listen_options(parser, "for a command, one process for all clients (default: one for each session)")
+    add("--plain", "just relay messages: change, store and count nothing")
+    listen_options(parser, "with a command, share one process between all clients (default: one per session)")
     return parser
 
 
 def result_options(parser: Parser) -> None:
     """What becomes of results."""
-    tokens = (
-        "the most tokens that each lane of a result may have (default: the client's own limit, else 8000)"
-    )
-    parser.budget_options("the budget", tokens, "what counts tokens: exact, estimate, chars4")
+    tokens = "maximum tokens in each lane of a result (default: the client's own limit, else 8000)"
+    parser.budget_options("the budget", tokens, "how tokens are counted: exact, estimate or chars4")
     add = parser.options()
     add("--dialect DIALECT", "the wire shape of results (default: native)", console.dialect_name)
     add("--config FILE", "settings (default: the nearest mcp-envelope.toml)")
-    stores = "a file, valkey://HOST:PORT, rediss://HOST:PORT, or none"
-    default = "MCP_ENVELOPE_VAULT, else a file in your state folder"
-    add("--vault URL", f"where whole results are stored: {stores} (default: {default})")
+    parser.vault_option()
     masked = "tokens by their shape (the default), keys also by their names, custom by your patterns, or off"
     add("--redact LEVEL", f"mask secrets: {masked}", console.one_of(_REDACT), nargs="?", const=_REDACT[0])
     add("--observe", "change nothing, only count what would have been saved")
@@ -433,9 +434,9 @@ def listen_options(parser: Parser, share: str) -> None:
     hosts = "a host name that clients and web pages may use; repeatable"
     add("--allow-host NAME", f"{hosts} (default: this computer's)", action="append", default=[])
     positive = console.positive_number
-    add("--connections N", "the most connections at a time (default: 4096)", positive)
-    memory = "the most memory for large request bodies, all together (default: 256)"
+    add("--connections N", "maximum number of open connections (default: 4096)", positive)
+    memory = "maximum memory for large request bodies, in total (default: 256)"
     add("--request-memory MB", memory, positive)
     add("--share", share)
-    add("--processes N", "the most processes at a time (default: 64)", positive)
-    add("--idle SECONDS", "end a session that nobody has used for so long (default: 1800)", positive)
+    add("--processes N", "maximum number of running processes (default: 64)", positive)
+    add("--idle SECONDS", "end sessions that have been idle for this long (default: 1800)", positive)

@@ -64,7 +64,7 @@ how the payload is read (--as auto):
 exit codes:
   0    sealed, whether or not it was cut and the whole could be stored
   2    wrong usage
-  3    a file cannot be read, understood or written; the message says where
+  3    a file cannot be read, parsed or written; the message says where
   4    RESULT_TOO_LARGE: it cannot be cut to the budget (the result is printed)
   130  interrupted
   141  the output was closed
@@ -143,15 +143,15 @@ def _run(
     too_large = f"{sealed.problem.code}: {sealed.problem.message}" if sealed.problem else ""
     lacks_notice = sealed.structured_cuts and ENVELOPE_KEY.encode() not in (sealed.structured or b"")
     if lacks_notice and not wrap and dialect(options.dialect).in_place:
-        notes.append("the schema leaves no room for the notice in structuredContent; --widen makes some")
+        notes.append("the schema leaves no room for the notice in structuredContent; --widen makes room")
     if schema is not None and node is not None and (too_large or not sealed.truncated):
         warnings += _mismatch(schema, data, wrap, options)
     files.write(options.output, sealed.to_json() + b"\n")
     if sealed.over_budget:
         report = sealed.report
         warnings.append(
-            f"{report.used:,} {report.unit} exceed the limit of {options.dialect}, {report.limit:,}: nothing here "
-            "is a list that it may cut, and its contract sends such a result whole; --tokens or --bytes is kept"
+            f"{report.used:,} {report.unit} exceed the {report.limit:,} of {options.dialect}, whose contract "
+            "allows no cut here and sends such a result whole; --tokens or --bytes would be enforced"
         )
     for note in notes if not options.quiet else ():
         console.say("note", note)
@@ -326,14 +326,14 @@ def make_parser() -> Parser:
     text, one_of = console.plain_text, console.one_of
     payload = "the payload (default: standard input)"
     parser.add_argument("file", nargs="?", default=files.STDIN, metavar="FILE", help=payload)
-    tokens = "the most tokens that each lane (content, structuredContent) may have"
-    meters = "what counts: exact (the default for tokens), estimate, chars4 or bytes"
+    tokens = "maximum tokens in each lane (content, structuredContent)"
+    meters = "how size is counted: exact (the default for tokens), estimate, chars4 or bytes"
     parser.budget_options("the budget", f"{tokens} (default: {DEFAULT_TOKENS})", meters)
 
     add = parser.options("the payload")
     kinds = "auto, json, text, or blocks (a JSON list of MCP content blocks)"
     add("--as KIND", kinds, one_of(get_args(As)), dest="read_as", default="auto")
-    add("--schema FILE", "the tool's output schema, to which the result will conform")
+    add("--schema FILE", "the tool's output schema, which the result will match")
     add("--widen", "first make room for the notice in the schema")
     add("--wrap", 'the schema describes {"result": payload}')
     rank = "order the list at PATH before it is cut: /hits:-score, /refs:@file,line (- descending, @ grouped)"
@@ -358,5 +358,5 @@ def make_parser() -> Parser:
 
     add = parser.options("the output")
     add("--output FILE", "where to write it (default: standard output)", default=files.STDIN)
-    add("-q --quiet", "no summary: only warnings and errors")
+    add("-q --quiet", "print no summary, only warnings and errors")
     return parser

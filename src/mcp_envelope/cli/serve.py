@@ -13,11 +13,11 @@ from .console import Misuse, Parser
 
 _DESCRIPTION: Final = """\
 Serve envelope_read over standard input and output, for results that a hook or a
-guardrail has cut. The proxy and servers with an envelope need nothing of it.
+guardrail has cut. The proxy, and servers with an envelope, do not need this.
 """
 _EPILOG: Final = """\
 exit codes:
-  0    the client has closed its end
+  0    the client has disconnected
   2    wrong usage
 
 examples, the second in a client's configuration:
@@ -45,9 +45,5 @@ def run(arguments: list[str]) -> int:
 
 def make_parser() -> Parser:
     parser = Parser("serve", "[options]", _DESCRIPTION, _EPILOG)
-    stores = "a file, valkey://HOST:PORT or rediss://HOST:PORT"
-    parser.options()(
-        "--vault URL",
-        f"where results are kept: {stores} (default: MCP_ENVELOPE_VAULT, else your state folder)",
-    )
+    parser.vault_option()
     return parser

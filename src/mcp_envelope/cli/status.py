@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from ..login.store import Login
 
 _DESCRIPTION: Final = """\
-List the logins: the server, whether there is a token, who gave it, for which
-rights, until when, and where it is kept. Nothing is sent anywhere.
+List the logins: the server, the state of its token, the issuer, the scopes, the
+expiry, and where it is kept. Nothing is sent anywhere.
 """
 _EPILOG: Final = """\
 exit codes:
-  0    every login has a token that is good, or can be renewed
-  1    somebody has to log in somewhere
+  0    every login has a valid token, or one that can be renewed
+  1    at least one server needs a new login
   2    wrong usage
 
 examples:
@@ -27,7 +27,7 @@ examples:
   mcp-envelope login https://example.com/mcp
 """
 _WANTED: Final = 1
-_NEEDED: Final = ("login needed", "more rights needed", "expired")
+_NEEDED: Final = ("login needed", "more scopes needed", "expired")
 
 
 def run(arguments: list[str]) -> int:
@@ -51,7 +51,7 @@ def _facts(login: Login) -> dict[str, Any]:
     if not login.has_token:
         state, until = "login needed", ""
     elif login.challenge is not None and login.challenge.wants_more:
-        state, until = "more rights needed", ""
+        state, until = "more scopes needed", ""
     elif left is None:
         state, until = "good", ""
     elif left > 0:

@@ -13,8 +13,8 @@ from . import console, files
 from .console import BadInput, Misuse, Parser
 
 _DESCRIPTION: Final = """\
-Accept a settings file that the proxy finds in a working folder. Until then, the
-file may only lower budgets. After a change it has to be accepted again.
+Accept a settings file that the proxy finds in a project folder. Until then, the
+file may only lower budgets. If it changes, it must be accepted again.
 """
 _EPILOG: Final = """\
 exit codes:
@@ -41,7 +41,7 @@ def run(arguments: list[str]) -> int:
     try:
         if options.remove is None:
             accepted.add(options.file, files.check_config(options.file))
-            console.say("done", f"accepted {options.file}; after a change, accept it again")
+            console.say("done", f"accepted {options.file}; if it changes, accept it again")
         elif accepted.remove(options.remove):
             console.say("done", f"{options.remove} is no longer accepted")
         else:
@@ -65,5 +65,5 @@ def make_parser() -> Parser:
     parser.add_argument("file", nargs="?", metavar="FILE", help="the settings file to accept")
     add = parser.options()
     add("--list", "print the accepted files: accepted, changed, missing or unreadable, and the path")
-    add("--remove FILE", "take the acceptance back")
+    add("--remove FILE", "stop accepting FILE")
     return parser

@@ -27,7 +27,7 @@ exit codes:
   0    done, or nothing to do
   1    you answered no
   2    wrong usage, or --yes is needed
-  3    a file cannot be read, understood or written; nothing was changed
+  3    a file cannot be read, parsed or written; nothing was changed
 
 examples:
   mcp-envelope unwrap cursor
@@ -91,4 +91,4 @@ def _tidy(target: Target, text: str) -> None:
         is_gone = False
     if not is_gone and not is_wrapped:
         kept = backup.path_of(target.path)
-        console.say("note", f"the file has changed since wrap; the backup from before it stays: {kept}")
+        console.say("note", f"the file has changed since it was wrapped; the backup is kept: {kept}")

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from ..vault.store import DamagedFile, DiskTrouble, Entry, Stats
+from ..vault.store import DamagedFile, DiskTrouble, Entry
 from ..vault.vault import Vault
 from . import console, settings
 from .console import Misuse, Parser
@@ -32,7 +32,7 @@ purge  delete everything, one result (--handle) or what has expired (--expired).
 
 exit codes:
   0    done, even if there was nothing to do
-  2    wrong usage, or a purge without --yes when it can't ask
+  2    wrong usage, or a purge that needs --yes because there is no terminal
   3    the --config file cannot be read
   5    the vault cannot be used, or there is no such handle: the message begins
        with a code
@@ -70,9 +70,9 @@ def _check(options: argparse.Namespace) -> None:
     if options.action != "purge":
         given = [name for name in ("handle", "expired", "yes") if getattr(options, name)]
         if given:
-            raise Misuse(f"--{given[0]} goes with purge: mcp-envelope vault purge --{given[0]}")
+            raise Misuse(f"--{given[0]} works with purge: mcp-envelope vault purge --{given[0]}")
     elif options.json:
-        raise Misuse("--json goes with list and stats")
+        raise Misuse("--json works with list and stats")
 
 
 def _nothing(options: argparse.Namespace, address: VaultAddress, missing: str | None) -> None:
@@ -81,7 +81,7 @@ def _nothing(options: argparse.Namespace, address: VaultAddress, missing: str | 
         empty = {"place": missing, "exists": False, "entries": 0, "size": 0, "stored": 0, "cap": address.cap}
         console.write_json([] if options.action == "list" else empty)
     if missing is None:
-        console.say("note", "there is no vault: results are cut, and the rest is not kept")
+        console.say("note", "there is no vault: results are cut, and the rest is discarded")
     else:
         console.say("note", f"nothing is stored yet: there is no vault at {missing}")
 
@@ -143,27 +143,20 @@ def _purge(vault: Vault, options: argparse.Namespace) -> None:
         _purge_one(vault, options)
         return
     place = vault.store.place
-    before: Stats | None = None
     try:
         before = vault.store.stats()
-        many = console.counted(before.entries, "result")
-        question = f"Delete {many} ({console.human_size(before.size)}) at {place}?"
     except (DamagedFile, DiskTrouble) as error:
         if options.expired:
             raise
         trouble = "damaged" if isinstance(error, DamagedFile) else "not usable on this disk"
-        question = f"{place} is {trouble}. Remove it?"
-    if options.expired:
-        question = f"Delete what has expired at {place}?"
-    if not _confirmed(question, options):
+        if _confirmed(f"{place} is {trouble}. Remove it?", options):
+            vault.store.purge()
+            console.say("done", f"removed: {place} was {trouble}, and everything in it is gone")
         return
-    if options.expired:
-        vault.store.sweep()
-    else:
-        vault.store.purge()
-    if before is None:
-        console.say("done", f"removed: {place} was {trouble}, and everything in it is gone")
+    many = f"{console.counted(before.entries, 'result')} ({console.human_size(before.size)})"
+    if not _confirmed(f"Delete {'what has expired' if options.expired else many} at {place}?", options):
         return
+    (vault.store.sweep if options.expired else vault.store.purge)()
     count, size = before.entries, before.size
     if not settings.missing_file(vault):
         after = vault.store.stats()
@@ -189,7 +182,7 @@ def _confirmed(question: str, options: argparse.Namespace) -> bool:
     if options.yes:
         return True
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
-        raise Misuse("purge deletes for good and cannot ask here: add --yes")
+        raise Misuse("purge deletes permanently, and cannot ask for confirmation here: add --yes")
     if console.confirms(question):
         return True
     console.say("note", "nothing was deleted")

@@ -32,7 +32,7 @@ _COLOURS: Final = {"+": "32", "-": "31", "@": "36"}
 _DESCRIPTION: Final = """\
 Put the proxy in front of the MCP servers in a client's configuration.
 The change is shown first, and a backup of the file is kept next to it.
-Comments, order and every other byte stay. Running it again is safe.
+Comments, order and all other bytes are kept. Running it again is safe.
 """
 _EPILOG: Final = """\
 clients:
@@ -49,22 +49,22 @@ clients:
   opencode        opencode.json here, else in ~/.config/opencode
   windsurf        ~/.codeium/windsurf/mcp_config.json
   zed             .zed/settings.json here, else the user's settings.json
-  The first that exists and has servers is used, of continue each that has;
-  --scope picks one.
+  The first file that exists and has servers is used (for continue, every such
+  file); --scope picks one.
 
 what happens to a server:
   npx -y server .      becomes  mcp-envelope proxy -- npx -y server .
   Entries that already go through the proxy stay as they are, except for what
   --tokens, --bytes, --dialect, --config, --vault or --command set.
-  Remote servers (with a URL) are left alone without --remote, because a client
-  logs in by itself. The proxy needs mcp-envelope login first. The values of
-  headers go into the entry's env, never onto a command line.
+  Remote servers (with a URL) are left alone unless you add --remote, because
+  clients log in by themselves, while the proxy needs mcp-envelope login first.
+  The values of headers go into the entry's env, never onto a command line.
 
 exit codes:
   0    done, or nothing to do
   1    you answered no
   2    wrong usage, or --yes is needed
-  3    a file cannot be read, understood or written; nothing was changed
+  3    a file cannot be read, parsed or written; nothing was changed
 
 examples:
   mcp-envelope wrap --all --dry-run
@@ -107,8 +107,8 @@ class Target(NamedTuple):
         if options.yes:
             return None
         if sys.stdin is None or not sys.stdin.isatty():
-            advice = "add --yes to write, or --dry-run to only look"
-            console.say("error", f"nothing was written: no terminal to ask on; {advice}")
+            advice = "add --yes to write, or --dry-run to preview"
+            console.say("error", f"nothing was written: no terminal to ask for confirmation; {advice}")
             return console.USAGE
         if console.confirms(f"Write this to {self.path}?"):
             return None
@@ -120,10 +120,10 @@ class Target(NamedTuple):
             backup.replace(self.path, self.data, text.encode(), keep=keep)
         except backup.Changed:
             advice = "nothing was written, try again"
-            raise BadInput(f"{self.path} was changed by another program just now; {advice}") from None
+            raise BadInput(f"another program has just changed {self.path}; {advice}") from None
         except OSError as error:
             raise BadInput(
-                f"cannot write {self.path}: {console.reason(error)}; the file is as it was"
+                f"cannot write {self.path}: {console.reason(error)}; the file is unchanged"
             ) from None
 
     def _diff(self, new: ConfigFile, mask: DiffMask) -> str:
@@ -152,7 +152,7 @@ def _wrap(target: Target, options: argparse.Namespace, wanted: WrapOptions, mask
         return console.OK
     plan = target.plan(lambda: _plan(options, target, wanted, mask))
     if plan.remote:
-        console.say("note", f"remote, left alone without --remote: {listed(plan.remote)}")
+        console.say("note", f"remote, skipped without --remote: {listed(plan.remote)}")
     if plan.already:
         console.say("note", f"already wrapped: {listed(plan.already)}")
     if not plan.is_change:
@@ -163,7 +163,7 @@ def _wrap(target: Target, options: argparse.Namespace, wanted: WrapOptions, mask
         return refusal
     keep = options.gateway or not plan.is_wrapped or backup.read(target.path) is None
     target.write(plan.text, keep=keep)
-    how = "Behind the gateway" if options.gateway else "Wrapped"
+    how = "Moved behind the gateway" if options.gateway else "Wrapped"
     console.say("done", f"{how} in {target.path}: {listed([*plan.changed, *plan.updated])}.")
     kept, undo = (
         backup.path_of(target.path),
@@ -172,7 +172,7 @@ def _wrap(target: Target, options: argparse.Namespace, wanted: WrapOptions, mask
     console.say("done", f"Backup: {kept}. To undo: {undo}")
     for name, address in plan.logins:
         login = console.command("mcp-envelope", "login", address)
-        console.say("done", f"If {name} wants a login, run this first, which opens your browser: {login}")
+        console.say("done", f"If {name} requires a login, run this first (it opens your browser): {login}")
     console.say("done", "Restart the client to use it.")
     return console.OK
 
@@ -185,7 +185,7 @@ def _plan(options: argparse.Namespace, target: Target, wanted: WrapOptions, mask
 
     if any(server_entry.proxied(server.value) for server in target.config.servers()):
         advice = console.command("mcp-envelope", "unwrap", options.target or str(target.path))
-        raise BadInput(f"{target.path}: some servers are wrapped already; first: {advice}")
+        raise BadInput(f"{target.path}: some servers are already wrapped; first run: {advice}")
     kept_in = os.path.abspath(backup.path_of(target.path))
     return gateway_entry.gather(target.config, wanted, kept_in, chosen, mask.is_secret)
 
@@ -257,17 +257,17 @@ def _found(options: argparse.Namespace) -> list[Target]:
     name = options.target
     if options.all:
         if name is not None:
-            raise Misuse("--all goes without a client or file")
+            raise Misuse("--all takes no client or file")
         looked = {backup.real(path): path for client in CLIENTS for path in locations(client, options.scope)}
         found = [target for target in _readable(looked.values()) if target.config.servers()]
         if not found:
-            raise BadInput("no client has a configuration with servers here")
+            raise BadInput("no client configuration with servers was found")
         return found
     if name is None:
         raise Misuse(f"name a client ({', '.join(CLIENTS)}) or a file, or use --all")
     is_client = name in CLIENTS
     if not is_client and options.scope is not None:
-        raise Misuse("--scope goes with a client, not with a file")
+        raise Misuse("--scope applies to a client, not to a file")
     paths = locations(name, options.scope) if is_client else [Path(name).expanduser()]
     if not paths and name not in SPREAD:
         raise Misuse(f"{name} has no project configuration")
@@ -279,7 +279,7 @@ def _found(options: argparse.Namespace) -> list[Target]:
         places = f"; looked for {', '.join(map(str, paths))}" if paths else ""
         raise BadInput(f"no configuration found for {name}{places}")
     if first is None:
-        raise BadInput(f"no client or file is called {name}{did_you_mean(name, CLIENTS)}")
+        raise BadInput(f"there is no client or file named {name}{did_you_mean(name, CLIENTS)}")
     if not first.config.servers():
         return [next((target for target in targets if target.config.servers()), first)]
     return [first, *(target for target in targets if name in SPREAD and target.config.servers())]
@@ -345,11 +345,11 @@ def listed(names: list[str]) -> str:
 
 def shared_parser(command: str, description: str, epilog: str) -> Parser:
     parser = Parser(command, "CLIENT|FILE|--all [options]", description, epilog)
-    target = "whose configuration: a client's name or a path"
+    target = "a client's name, or the path of a configuration file"
     parser.add_argument("target", nargs="?", metavar="CLIENT|FILE", type=console.plain_text, help=target)
     add = parser.options()
     add("--scope SCOPE", "the client's file: project or user", console.one_of(SCOPES))
-    add("--all", "each client that has a configuration here, instead of one")
+    add("--all", "every client that has a configuration here")
     add("--servers NAMES", "only these, separated by commas", console.names, default=[])
     add("--except NAMES", "all but these", console.names, default=[], dest="leave")
     add("--dry-run", "show the change and write nothing")
@@ -362,12 +362,12 @@ def make_parser() -> Parser:
     add, limit = parser.options(), parser.options(exclusive=True)
     text, number = console.plain_text, console.positive_number
     add("--remote", "include servers with a URL")
-    add("--gateway", "make one entry of them all, which starts mcp-envelope gateway")
+    add("--gateway", "replace them all by one entry that starts mcp-envelope gateway")
     limit("--tokens N", "the proxy's budget in tokens", number)
     limit("--bytes N", "the proxy's budget in bytes", number)
     add("--dialect DIALECT", "the proxy's dialect", console.dialect_name)
     add("--config FILE", "the proxy's mcp-envelope.toml", text)
     add("--vault URL", "where the proxy stores whole results", text)
-    add("--command PATH", "what the client starts (default: this program, with its full path)", text)
+    add("--command PATH", "the program that clients start (default: this one, by its full path)", text)
     parser.set_defaults(meter=None)
     return parser

@@ -22,8 +22,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import Any
-from unicodedata import east_asian_width
 
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -74,7 +74,7 @@ def command_name() -> str:
 
 
 async def show_tickets(environment: dict[str, str]) -> None:
-    title("A typed result: 1,500 tickets, under a schema that allows no further properties")
+    title("A typed result: 1,500 tickets, whose schema allows no additional properties")
     async with client(TICKETS, environment) as direct:
         whole = (await direct.call_tool("list_tickets", {})).structured_content
     async with client(proxied(TICKETS), environment) as through:
@@ -104,7 +104,7 @@ async def read_all(through: Client, handle: str, tickets: list[Any], kept: int) 
         if pages == 1:
             tell(answer[0])
     print(paint("2", f"  … and so on, {pages} pages"))
-    check("pages joined end to end are the original", read == tickets[kept:])
+    check("pages joined end to end match the original", read == tickets[kept:])
     wanted = tickets[-7]
     print()
     found = json.loads((await ask(through, handle, grep=wanted["body"][:40]))[-1])
@@ -119,13 +119,13 @@ async def read_all(through: Client, handle: str, tickets: list[Any], kept: int) 
     failure = json.loads((await ask(through, handle, path="/ticket"))[0])["_envelope"]["error"]
     for name in ("code", "message", "hint"):
         tell(f"{name}: {failure[name]}")
-    check("a mistake has a code and the next step", failure["code"] == "BAD_PATH" and bool(failure["hint"]))
+    check("a mistake gets a code and the next step", failure["code"] == "BAD_PATH" and bool(failure["hint"]))
 
 
 async def show_git(room: Path, environment: dict[str, str]) -> None:
     title("A text: the diff of a repository, from mcp-server-git")
     if find_spec("mcp_server_git") is None or shutil.which("git") is None:
-        print("  left out: it needs git, and mcp-server-git from the extra 'demo'")
+        print("  skipped: it needs git, and mcp-server-git from the extra 'demo'")
         return
     repository = make_repository(room / "repository")
     command = [sys.executable, "-m", "mcp_server_git", "--repository", str(repository)]
@@ -149,7 +149,7 @@ async def show_git(room: Path, environment: dict[str, str]) -> None:
             parts.append((await ask(through, handle, path="/content/0/text", offset=offset, quiet=True))[-1])
             offset += len(parts[-1])
         check(
-            f"{len(parts)} pages joined end to end are the original, byte for byte", "".join(parts) == whole
+            f"{len(parts)} pages joined end to end match the original, byte for byte", "".join(parts) == whole
         )
 
 
@@ -303,25 +303,12 @@ def paint(code: str, text: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if PRETTY else text
 
 
-def columns(text: str) -> int:
-    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
-
-
 def clip(text: str) -> str:
-    if columns(text) <= WIDTH:
-        return text
-    while columns(text) > WIDTH - 1:
-        text = text[:-1]
-    return f"{text}…"
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
 
 
 def wrap(text: str, indent: str = "    ", first: str | None = None) -> list[str]:
     """Return lines of the terminal's width, broken between words; a longer word gets its own line."""
-    lines, line = [], indent if first is None else first
-    for word in text.split():
-        joined = f"{line} {word}" if line.strip() else f"{line}{word}"
-        if columns(joined) > WIDTH and line.strip():
-            lines.append(line)
-            joined = f"{indent}{word}"
-        line = joined
-    return [*lines, line]
+    first = indent if first is None else first
+    lines = TextWrapper(WIDTH, first, indent, break_long_words=False, break_on_hyphens=False).wrap(text)
+    return lines or [first]

@@ -1,7 +1,7 @@
 """A slice of a stored payload from an offset on: as many whole items, members or characters as fit.
 
 Strategy: a first result shares its room among everything, but a page is a plain prefix of what comes next, so
-that pages joined end to end are the original. Only an item that is too large for a whole page is cut, by the
+that pages joined end to end match the original. Only an item that is too large for a whole page is cut, by the
 fitter and with cuts of its own, and the next page continues after it. A page loads a little more than the
 budget can hold, never the whole payload.
 """

@@ -125,7 +125,7 @@ async function open(call) {
   $("detail").hidden = false;
   $("detail-title").textContent = call.tool;
   const facts = {
-    Client: call.client || "not known", Server: call.server || "–", Dialect: call.dialect,
+    Client: call.client || "unknown", Server: call.server || "–", Dialect: call.dialect,
     Size: `${number.format(call.bytesBefore)} bytes, ${number.format(call.bytesAfter)} sent`,
     Time: [call.toolMs && `tool ${call.toolMs.toFixed(1)} ms`, call.sealMs && `envelope ${call.sealMs.toFixed(1)} ms`].filter(Boolean).join(", ") || "–",
     Handle: call.handle || "–",
@@ -134,8 +134,8 @@ async function open(call) {
   $("stored").hidden = !call.handle;
   $("not-stored").hidden = Boolean(call.handle);
   $("not-stored").textContent = call.stored
-    ? "It was stored, and is there no longer: it expired, or is in another vault."
-    : "It passed as it was, so nothing of it was kept.";
+    ? "It was stored, but is no longer there: it has expired, or is in another vault."
+    : "It passed unchanged, so none of it was stored.";
   calls();
   $("detail").focus();
   if (!call.handle) return;
@@ -379,7 +379,7 @@ async function savings() {
   const by = $("by").value;
   const totals = await ask("totals", { by });
   const most = Math.max(1, ...totals.map((total) => total.tokensBefore));
-  const heads = [by, "Calls", "Cut", "Read back", "Failed", "Before", "After", "Saved", "Share of the most"];
+  const heads = [by, "Calls", "Cut", "Read back", "Failed", "Before", "After", "Saved", "Relative to the largest"];
   $("totals").tHead.replaceChildren(make("tr", null, ...heads.map((head, at) => make("th", { scope: "col", class: at && at < 8 ? "number" : null }, head))));
   $("totals").tBodies[0].replaceChildren(...totals.map((total) => {
     const cells = [total.calls, total.cut, total.read, total.failed, total.tokensBefore, total.tokensAfter + total.tokensRead, total.tokensSaved];
