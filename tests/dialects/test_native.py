@@ -70,6 +70,14 @@ def test_what_cannot_be_cut_is_a_failure_with_its_size() -> None:
     assert "RESULT_TOO_LARGE" in made.content.json.decode()
 
 
+def test_what_is_nested_too_deeply_to_be_opened_is_left_out() -> None:
+    deep = b'{"a":%b%b}' % (b"[" * 5000, b"]" * 5000)
+    sealed = seal(deep, max_bytes=1000)
+    assert sealed.is_error
+    assert sealed.structured is None
+    assert "RESULT_TOO_LARGE" in sealed.content.decode()
+
+
 def test_an_envelope_of_the_payloads_own_is_left_out_as_a_whole() -> None:
     sealed = seal({"_envelope": {"a": 1}, "rows": list(range(900))}, max_bytes=1000)
     assert Cut("/_envelope", "bytes", 0, len('{"a":1}'), 0) in sealed.cuts
