@@ -509,5 +509,6 @@ def with_valid_utf8(frame: Frame) -> Frame:
         try:
             check_utf8(frame.data)
         except JSONError:
-            return read(frame.data.decode("utf-8", "replace").encode()) or frame
+            valid = frame.data.decode("utf-8", "replace").encode()
+            return read(valid) or read_leniently(valid) or frame
     return frame
