@@ -24,6 +24,7 @@ ONE: Final = (
 )
 MANY: Final = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
 NAMED: Final = ("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties")
+_LEADING: Final = frozenset((*ONE, *MANY, *NAMED))
 DEFINITIONS: Final = ("$defs", "definitions")
 REFERENCES: Final = ("$ref", "$dynamicRef")
 
@@ -120,6 +121,9 @@ class Document:
 
 def subschemas(body: Body) -> Iterator[tuple[str, str | int | None, Body | bool]]:
     """Yield every subschema directly below: its keyword, its name or number there (if any), and itself."""
+    if body.keys().isdisjoint(_LEADING):
+        # Most have none.
+        return
     for keyword in ONE:
         if isinstance(part := body.get(keyword), dict | bool):
             yield keyword, None, part
