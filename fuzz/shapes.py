@@ -14,8 +14,6 @@ T = TypeVar("T")
 Make = Callable[[], Any]
 Shape = tuple[Any, Make]
 
-# Characters of a list. Lists of lists of lists would fill the memory.
-MOST = 4000
 WORDS = (
     "",
     "a",
@@ -41,6 +39,8 @@ class Choices:
 
     def __init__(self, data: bytes) -> None:
         self._bytes = iter(data)
+        # Characters of a text or a list: lists of lists of lists would fill the memory.
+        self.most = 4000
 
     def below(self, count: int) -> int:
         return next(self._bytes, 0) % count
@@ -52,7 +52,7 @@ class Choices:
 
     def text(self) -> str:
         words = "".join(self.one_of(WORDS) for _ in range(1 + self.below(3)))
-        return words * self.one_of((1, 1, 1, 2, 5, 60))
+        return words * min(self.one_of((1, 1, 1, 2, 5, 60)), self.most // (len(words) + 1) + 1)
 
     def number(self) -> int | float:
         return self.one_of(NUMBERS) if self.below(2) else self.below(256) * 1001
@@ -63,7 +63,7 @@ class Choices:
     def many(self, make: Make, least: int = 0) -> list[Any]:
         """A list with few different items."""
         some = [make() for _ in range(1 + self.below(3))]
-        most = MOST // len(repr(some))
+        most = self.most // len(repr(some))
         count = max(least, min(most, self.one_of((0, 1, 3, 6, 40))))
         return (some * (count + 1))[:count]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fuzz.targets import SEEDS, TARGETS, Mistakes
+from fuzz.targets import SEEDS, TARGETS, Mistakes, queries
 
 FOUND = Path(__file__).parent / "found"
 INPUTS = [(name, path.read_bytes()) for name in TARGETS for path in sorted((FOUND / name).glob("*"))]
@@ -31,6 +31,13 @@ def test_what_was_found_is_found_no_more(name: str, data: bytes) -> None:
 def test_the_inputs_that_a_fuzzer_starts_from_keep_every_promise(name: str) -> None:
     for data in SEEDS[name]:
         TARGETS[name](data)
+
+
+def test_the_queries_that_a_fuzzer_starts_from_find_something() -> None:
+    [other] = [query for query in SEEDS["queries"] if b"^" in query]
+    for query in SEEDS["queries"]:
+        [answer] = queries(query)
+        assert answer["result"].get("isError", False) is (query == other)
 
 
 def test_everything_found_belongs_to_a_target() -> None:
