@@ -771,3 +771,23 @@ def test_a_request_that_was_answered_is_forgotten() -> None:
     assert [requests.take(key) for _ in range(4)] == [*pending, None, None]
     assert not requests
     assert key not in requests
+
+
+def test_a_client_may_use_an_id_again_and_again() -> None:
+    requests, key = Requests(), frames.id_key(b"1")
+    for number in range(10_001):
+        pending = Pending("tools/list", b"1", is_first_page=number % 2 == 0)
+        requests.add(key, pending)
+        assert requests.take(key) is pending
+
+
+def test_only_the_latest_ten_thousand_requests_wait_for_what_never_comes() -> None:
+    requests, first, other = Requests(), frames.id_key(b"1"), frames.id_key(b"2")
+    requests.add(first, Pending("ping", b"1"))
+    for _ in range(10_001):
+        requests.add(other, Pending("ping", b"2"))
+    assert first not in requests
+    taken = 0
+    while requests.take(other):
+        taken += 1
+    assert taken == 10_000

@@ -516,7 +516,7 @@ class Requests:
         # Both directions run in threads of their own.
         self._lock = threading.Lock()
         self._waiting: dict[Id, list[Pending]] = {}
-        self._minor: deque[Id] = deque()
+        self._minor: deque[tuple[Id, Pending]] = deque()
         self._tasks: OrderedDict[str, Pending] = OrderedDict() if tasks is None else tasks
 
     def __bool__(self) -> bool:
@@ -536,7 +536,7 @@ class Requests:
         with self._lock:
             self._waiting.setdefault(key, []).append(pending)
             if not pending.is_call:
-                self._add_minor(key)
+                self._add_minor(key, pending)
 
     def take(self, key: Id) -> Pending | None:
         """Remove and return the request that a response belongs to."""
@@ -559,9 +559,12 @@ class Requests:
 
     def cancel(self, key: Id) -> None:
         with self._lock:
-            if key in self._waiting:
-                self._waiting[key] = [replace(each, is_cancelled=True) for each in self._waiting[key]]
-                self._add_minor(key)
+            waiting = self._waiting.get(key, [])
+            fresh = [pending for pending in waiting if not pending.is_cancelled]
+            cancelled = [replace(pending, is_cancelled=True) for pending in fresh]
+            waiting[:] = [pending for pending in waiting if pending.is_cancelled] + cancelled
+            for pending in cancelled:
+                self._add_minor(key, pending)
 
     def take_all(self) -> list[Pending]:
         """Remove all requests; return those that are not cancelled, in order."""
@@ -569,14 +572,17 @@ class Requests:
             waiting, self._waiting = self._waiting, {}
         return [pending for each in waiting.values() for pending in each if not pending.is_cancelled]
 
-    def _add_minor(self, key: Id) -> None:
+    def _add_minor(self, key: Id, pending: Pending) -> None:
         """Bound what a server never responds to: except for calls, only the latest are remembered."""
-        self._minor.append(key)
+        self._minor.append((key, pending))
         if len(self._minor) > _MOST_REQUESTS:
-            oldest = self._minor.popleft()
-            kept = [pending for pending in self._waiting.pop(oldest, ()) if pending.is_call]
-            if kept:
-                self._waiting[oldest] = kept
+            key, oldest = self._minor.popleft()
+            # Most were answered long ago, and their ids may be in use again.
+            waiting = self._waiting.get(key, [])
+            if any(each is oldest for each in waiting):
+                waiting[:] = [each for each in waiting if each is not oldest]
+                if not waiting:
+                    del self._waiting[key]
 
     # -- tasks: the result of a call comes later, in response to another request ------------------------------
 
