@@ -605,7 +605,11 @@ def test_all_clients_there_and_back(run: Run, file: Path, home: Path) -> None:
         path.write_text(text, newline="")
     refused = run("wrap", "--all", "--except", "git")
     assert refused.code == 2
-    assert refused.err.count("nothing was written: no terminal to ask on") == refused.out.count("--- ") == 1
+    assert (
+        refused.err.count("nothing was written: no terminal to ask for confirmation")
+        == refused.out.count("--- ")
+        == 1
+    )
     outcome = run("wrap", "--all", "--yes", "--except", "git", "--command", PROGRAM)
     assert outcome.code == 0, outcome.err
     assert f"warning: {broken}, line 1" in outcome.err

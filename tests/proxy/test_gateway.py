@@ -181,7 +181,7 @@ def test_what_is_wrapped_already_is_not_gathered(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError) as failed:
         _wrapping(tmp_path, "wrap", file, "--gateway")
     assert failed.value.returncode == 3
-    assert "some servers are wrapped already; first: mcp-envelope unwrap" in failed.value.stderr
+    assert "some servers are already wrapped; first run: mcp-envelope unwrap" in failed.value.stderr
 
 
 @pytest.mark.parametrize(

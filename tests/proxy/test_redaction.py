@@ -72,7 +72,7 @@ def test_an_unknown_placeholder_is_refused(tmp_path: Path, dialect: str) -> None
     assert onward == []
     told = json.loads(refused)
     assert told["id"] == 7
-    assert "known about the masked value [redacted:github-token:aaaaaa]" in refused.decode()
+    assert "The masked value [redacted:github-token:aaaaaa] is unknown here" in refused.decode()
     code = {"native": "MASK_UNKNOWN", "transcend": "MASK_UNKNOWN", "scalpel": "invalid_argument"}.get(
         dialect, ""
     )

@@ -262,9 +262,10 @@ def test_codes_come_from_what_the_server_says(
         assert "path" in message
     for dialect in PUBLISHED:
         _, message = problem(said(tmp_path, dialect, words, structure), dialect)
-        assert "/srv/data/a.txt" in message or "/srv" not in words or "/etc/passwd" in message, (
-            "its own words"
-        )
+        # Its own words, but for scalpel, whose contract has no absolute path in an error.
+        assert [path in message for path in ("/srv", "/etc")] == [
+            path in words and dialect != "scalpel" for path in ("/srv", "/etc")
+        ]
 
 
 def test_closed_sets_of_codes(tmp_path: Path) -> None:
@@ -317,7 +318,7 @@ def test_the_settings_know_words_of_tools_in_python(
 def test_a_stack_trace_is_removed_even_from_its_words(tmp_path: Path) -> None:
     words = 'It broke in /srv/app.py\nTraceback (most recent call last):\n  File "/srv/app.py", line 3'
     _, message = problem(said(tmp_path, "scalpel", words), "scalpel")
-    assert message == "It broke in /srv/app.py\n[traceback removed]"
+    assert message == "It broke in app.py\n[traceback removed]"
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
