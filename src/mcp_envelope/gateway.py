@@ -52,8 +52,8 @@ _BUDGET: Final = {"type": "integer"}
 _WRAPPED: Final = "x-fastmcp-wrap-result"
 # How many settled policies are remembered.
 _REMEMBERED: Final = 4096
-# How large the remembered schemas may be together, in bytes of JSON, and what each counts for besides. Prepared, they
-# take about 130 times as much memory.
+# How large the remembered schemas may be together, in bytes of JSON, and what each counts for besides.
+# Prepared, they take about 130 times as much memory.
 _MOST_PUBLISHED: Final = 1 << 21
 _AROUND_SCHEMA: Final = 256
 # A part of every placeholder, in each case. `redaction` is loaded only if it is needed.
