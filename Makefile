@@ -93,8 +93,8 @@ codemap: $(VENV)/codemap  ## index this repository with the example code-intelli
 quick: $(VENV)/dev  ## the tests of the core with a fifth of the examples, in less than a minute
 	@QUICK=1 $(BIN)/python -m pytest -n auto -m "not process" $(CORE)
 
-test: $(VENV)/dev $(NODE) $(HOSTS)  ## all tests, in about six minutes
-	@echo "About 6 minutes on two cores ('make quick' takes one) ..."
+test: $(VENV)/dev $(NODE) $(HOSTS)  ## all tests, in six to eight minutes
+	@echo "6 to 8 minutes on two cores ('make quick' takes one) ..."
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 coverage: $(VENV)/dev $(NODE) $(HOSTS)  ## all tests, and which lines they ran
