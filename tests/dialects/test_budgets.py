@@ -139,3 +139,17 @@ def test_the_smallest_budget_of_transcend_holds_for_failures_by_any_meter(
     shown = json.loads(sealed.structured or b"")
     assert shown["tokenBudget"]["used"] <= shown["tokenBudget"]["requested"] == 100
     assert handle in shown["dropped"]["note"]
+
+
+@pytest.mark.parametrize("dialect", ["transcend", "gel", "scalpel"])
+def test_a_cut_that_only_the_validator_refuses(dialect: str) -> None:
+    """Long texts that begin alike are all different; cut, they are not, and none of them may be left out."""
+    schema = {
+        "type": "object",
+        "properties": {"rows": {"type": "array", "minItems": 8, "uniqueItems": True}},
+        "required": ["rows"],
+    }
+    rows = [f"{'y' * 3000}{number}" for number in range(8)]
+    sealed = seal({"rows": rows}, dialect=dialect, tokens=600, schema=schema)
+    assert sealed.problem is not None
+    assert sealed.problem.code == "RESULT_TOO_LARGE"
